@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* The CPU kernels: one source, compiled per instruction set, chosen at run time.
+ *
+ * Shapes are row-major, innermost last; f16 rows are IEEE half floats in guint16, `head_dim` of
+ * them, contiguous. All arithmetic is float32. No kernel allocates, locks or keeps state, so all of
+ * them may run on any number of threads at once; the result of a call depends on its arguments
+ * alone. */
+
+/* Queries that share one KV head: the heads of a group, times the tokens of a chunk. */
+typedef struct {
+  guint n_queries;
+  guint head_dim; /* any multiple of 8 from 8 to 256; 64, 80, 96, 128 and 256 are tuned */
+  float scale;    /* usually 1 / sqrt (head_dim); applied to q.k */
+  const float *q; /* [n_queries][head_dim] */
+} LycheeQueries;
+
+/* Softmax being accumulated (running maximum, as in online softmax, Milakov and Gimelshein 2018):
+ * output = o / l. A state that has seen nothing has m = -inf, l = 0, o = 0. */
+typedef struct {
+  float *m; /* [n_queries] largest logit */
+  float *l; /* [n_queries] sum of exp (logit - m) */
+  float *o; /* [n_queries][head_dim] sum of exp (logit - m) value */
+} LycheeSoftmax;
+
+typedef struct {
+  const char *name; /* "generic", "avx2", "avx512", "neon" */
+
+  /* Exact attention over @n_keys consecutive rows: key i at k + i * head_dim, value i at v + i *
+   * head_dim. @visible: NULL, or for each query how many of these keys, from the first on, it may
+   * see (causal mask inside a chunk; 0 leaves the query's state untouched). */
+  void (*attend) (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
+      const guint32 *visible, LycheeSoftmax *softmax);
+
+  /* The same over rows anywhere: key i at rows[i], value i at rows[i] + value_offset (elements).
+   * Prefetches ahead. */
+  void (*attend_gather) (const LycheeQueries *queries, const guint16 *const *rows,
+      gsize value_offset, guint n_keys, LycheeSoftmax *softmax);
+
+  /* Groups of keys that count as their mean: logit = scale q.k + log_n, value v, all float32.
+   * k and v are [n][head_dim]. */
+  void (*attend_groups) (const LycheeQueries *queries, const float *k, const float *v,
+      const float *log_n, guint n, LycheeSoftmax *softmax);
+
+  /* z[query][node] = scale q.centroid + log_n + (variance ? scale sqrt (q^2 . variance) : 0);
+   * centroid and variance are [n][head_dim], z rows are @z_stride floats apart. */
+  void (*score_nodes) (const LycheeQueries *queries, const float *centroid, const float *variance,
+      const float *log_n, guint n, float *z, gsize z_stride);
+
+  /* The same for 8-bit centroids, one scale each: centroid = centroid_scale[i] * bytes. No
+   * variance. */
+  void (*score_leaves) (const LycheeQueries *queries, const gint8 *centroid,
+      const float *centroid_scale, const float *log_n, guint n, float *z, gsize z_stride);
+
+  /* dots[row][c] = rows[row] . centers[c], for 2-means and descent: f16 rows, n_centers float32
+   * centers [n_centers][head_dim]. */
+  void (*dot_rows) (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+      guint head_dim, float *dots);
+
+  /* sum[d] += row[d] (f16 row) over all rows, in order. */
+  void (*sum_rows) (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum);
+
+  void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
+  void (*f16_to_f32) (const guint16 *from, float *to, gsize n);
+} LycheeCpuKernels;
+
+/* The best set that this processor runs, or the one that LYCHEE_CPU_KERNELS=name asks for (a
+ * warning if it cannot be had). Chosen once. */
+const LycheeCpuKernels *lychee_cpu_kernels_get (void);
+/* The plain C reference that the others are tested against; always there. */
+const LycheeCpuKernels *lychee_cpu_kernels_get_reference (void);
+/* All sets that were built and that this processor runs; (array zero-terminated=1). */
+const LycheeCpuKernels *const *lychee_cpu_kernels_list (void);
+
+/* Softmax states: set to "seen nothing"; add @from to @into (exactly as if @into had seen both);
+ * write o / l to @output [n_queries][head_dim] (0 where nothing was seen). */
+void lychee_softmax_init (LycheeSoftmax *softmax, guint n_queries, guint head_dim);
+void lychee_softmax_merge (
+    LycheeSoftmax *into, const LycheeSoftmax *from, guint n_queries, guint head_dim);
+void lychee_softmax_finish (
+    const LycheeSoftmax *softmax, guint n_queries, guint head_dim, float *output);
+
+G_END_DECLS

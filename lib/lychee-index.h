@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <glib-object.h>
+
+G_BEGIN_DECLS
+
+/* A hierarchical index over the keys of one layer and KV head, lazily updated (DESIGN section 4,
+ * LycheeCluster, arXiv 2603.08453). Private to the library: it knows nothing of GStreamer, of a
+ * model or of a cache, only rows.
+ *
+ * Threads: an index is not locked. One thread at a time may change it; any number may search it
+ * while none changes it. A snapshot is a copy (lychee_index_copy), which is small beside the cache
+ * and which the writer never touches. */
+
+#define LYCHEE_INDEX_ERROR (lychee_index_error_quark ())
+
+typedef enum {
+  LYCHEE_INDEX_ERROR_NOT_FINITE, /* a key or value is NaN or infinite: a broken model */
+} LycheeIndexError;
+
+GQuark lychee_index_error_quark (void);
+
+typedef enum {
+  LYCHEE_GRANULARITY_TOKEN, /* an item is one token */
+  LYCHEE_GRANULARITY_CHUNK, /* an item is a chunk: LycheeCluster as published */
+} LycheeGranularity;
+
+/* Where the keys and values lie: f16 rows of head_dim elements in pages of 1 << page_shift rows.
+ * Row i's key: pages[i >> page_shift] + (i & mask) * head_dim; its value @value_offset elements on.
+ */
+typedef struct {
+  const guint16 *const *pages;
+  guint page_shift;
+  gsize value_offset;
+} LycheeRows;
+
+typedef struct {
+  LycheeGranularity granularity;
+  guint head_dim;
+  float scale;           /* s: 1 / sqrt (head_dim) as a rule */
+  guint leaf_capacity;   /* tokens in a leaf, 0 = default */
+  guint coarse_capacity; /* tokens under a coarse node, 0 = default */
+} LycheeIndexParams;
+
+typedef struct _LycheeIndex LycheeIndex;
+
+LycheeIndex *lychee_index_new (const LycheeIndexParams *params);
+LycheeIndex *lychee_index_copy (const LycheeIndex *index);
+void lychee_index_free (LycheeIndex *index);
+
+/* Appends rows first .. first + n - 1, which follow those already there (the first append says
+ * where the index begins: sinks before it are not in it). With granularity chunk, one call is one
+ * item. On error nothing was appended. */
+gboolean lychee_index_append (
+    LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error);
+/* Takes out all rows >= end (a seek back). */
+void lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+/* First row, and one past the last row, that the index holds (both 0 when it is empty). */
+guint lychee_index_get_begin (const LycheeIndex *index);
+guint lychee_index_get_end (const LycheeIndex *index);
+gsize lychee_index_get_bytes (const LycheeIndex *index);
+
+typedef struct {
+  guint n_queries; /* of one KV group (decode), or group x tokens of a chunk (sparse ingest) */
+  const float *q;  /* [n_queries][head_dim] */
+  guint budget;    /* rows to read, exactly or fewer */
+  float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0 = default */
+  gboolean rest;   /* estimate what is not read */
+} LycheeIndexQuery;
+
+/* What a search found; reused from search to search, owned by the caller. */
+typedef struct {
+  guint32 *rows; /* [n_rows] to read exactly, each once; order is the index's choice */
+  guint n_rows;
+  float *rest_k;     /* [n_rest][head_dim] mean keys of the unread groups */
+  float *rest_v;     /* [n_rest][head_dim] their mean values */
+  float *rest_log_n; /* [n_rest] ln of their counts */
+  guint n_rest;
+  guint nodes_scored; /* counters of this search */
+  guint rows_estimated;
+  /*< private >*/
+  gpointer scratch;
+} LycheeSelection;
+
+LycheeSelection *lychee_selection_new (void);
+void lychee_selection_free (LycheeSelection *selection);
+
+/* One selection for all queries of @query. */
+void lychee_index_search (const LycheeIndex *index, const LycheeRows *rows,
+    const LycheeIndexQuery *query, LycheeSelection *selection);
+
+typedef struct {
+  guint n_leaves, n_coarse, depth;
+  guint64 splits, rebuilds, rows_rebuilt;
+} LycheeIndexStats;
+void lychee_index_get_stats (const LycheeIndex *index, LycheeIndexStats *stats);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeIndex, lychee_index_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeSelection, lychee_selection_free)
+
+G_END_DECLS

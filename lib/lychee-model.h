@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-types.h"
+#include "lychee-tokenizer.h"
+
+G_BEGIN_DECLS
+
+#define LYCHEE_MODEL_ERROR (lychee_model_error_quark ())
+
+/**
+ * LycheeModelError:
+ * @LYCHEE_MODEL_ERROR_OPEN: the file cannot be opened or read
+ * @LYCHEE_MODEL_ERROR_FORMAT: not a GGUF file, of another byte order, or of an unknown version
+ * @LYCHEE_MODEL_ERROR_TRUNCATED: the file ends before what it announces
+ * @LYCHEE_MODEL_ERROR_INVALID: a key or tensor is missing, or contradicts another
+ * @LYCHEE_MODEL_ERROR_UNSUPPORTED: an architecture or tensor type that this library does not run
+ * @LYCHEE_MODEL_ERROR_COMPUTE: the forward pass failed
+ */
+typedef enum {
+  LYCHEE_MODEL_ERROR_OPEN,
+  LYCHEE_MODEL_ERROR_FORMAT,
+  LYCHEE_MODEL_ERROR_TRUNCATED,
+  LYCHEE_MODEL_ERROR_INVALID,
+  LYCHEE_MODEL_ERROR_UNSUPPORTED,
+  LYCHEE_MODEL_ERROR_COMPUTE,
+} LycheeModelError;
+
+LYCHEE_API GQuark lychee_model_error_quark (void);
+
+#define LYCHEE_TYPE_MODEL (lychee_model_get_type ())
+LYCHEE_API
+G_DECLARE_FINAL_TYPE (LycheeModel, lychee_model, LYCHEE, MODEL, GObject)
+
+LYCHEE_API LycheeModel *lychee_model_new_from_file (const char *path, GError **error);
+
+LYCHEE_API const char *lychee_model_get_id (LycheeModel *model);
+LYCHEE_API const char *lychee_model_get_path (LycheeModel *model);
+LYCHEE_API const char *lychee_model_get_name (LycheeModel *model);
+LYCHEE_API const char *lychee_model_get_architecture (LycheeModel *model);
+LYCHEE_API const char *lychee_model_get_chat_template (LycheeModel *model);
+LYCHEE_API LycheeTokenizer *lychee_model_get_tokenizer (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_n_layers (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_n_heads (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_n_kv_heads (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_head_dim (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_n_vocab (LycheeModel *model);
+LYCHEE_API guint lychee_model_get_n_context (LycheeModel *model);
+
+G_END_DECLS
