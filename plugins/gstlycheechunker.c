@@ -6,18 +6,18 @@
  *
  * Cuts a stream of tokens into chunks at natural places.
  *
- * Chunks have #lycheechunker:min-tokens to #lycheechunker:max-tokens tokens and end at the strongest
- * boundary in that range: a paragraph, a change of speaker, the end of a sentence, a clause mark, the
- * end of a word. Only at a paragraph, a change of speaker or the end is one shorter. A chunk is the
- * unit in which the transcript is read, indexed and cited.
+ * Chunks have #lycheechunker:min-tokens to #lycheechunker:max-tokens tokens and end at the
+ * strongest boundary in that range: a paragraph, a change of speaker, the end of a sentence, a
+ * clause mark, the end of a word. Only at a paragraph, a change of speaker or the end is one
+ * shorter. A chunk is the unit in which the transcript is read, indexed and cited.
  *
  * A silence of #lycheechunker:silence or more, told by gap events or seen between the times of two
  * buffers, starts a paragraph: the words before it need not wait for the words after it. Everything
  * open is closed on end of stream, discontinuity and a new segment.
  *
- * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration that
- * lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of boundary and
- * number.
+ * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration
+ * that lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of
+ * boundary and number.
  *
  * ## Example launch line
  * |[
@@ -29,6 +29,7 @@
 #include "gstlycheechunker.h"
 
 #include "lychee-chunker.h"
+#include "lychee-element.h"
 #include "lychee-meta.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
@@ -61,6 +62,7 @@ struct _GstLycheeChunker {
   GPtrArray *chunks;     /* LycheeChunk: settled, not pushed yet */
   GstClockTime said_end; /* when the last word ended */
   gboolean paragraph;    /* the next token starts one */
+  gboolean flushed;      /* the next segment tells whether the transcript goes on */
   gboolean discont;
 };
 
@@ -73,8 +75,7 @@ static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE (
 #define gst_lychee_chunker_parent_class parent_class
 G_DEFINE_TYPE_WITH_CODE (GstLycheeChunker, gst_lychee_chunker, GST_TYPE_ELEMENT,
     GST_DEBUG_CATEGORY_INIT (lychee_chunker_debug, "lycheechunker", 0, "Tokens to chunks"))
-GST_ELEMENT_REGISTER_DEFINE (
-    lycheechunker, "lycheechunker", GST_RANK_NONE, GST_TYPE_LYCHEE_CHUNKER)
+GST_ELEMENT_REGISTER_DEFINE (lycheechunker, "lycheechunker", GST_RANK_NONE, GST_TYPE_LYCHEE_CHUNKER)
 
 static void gst_lychee_chunker_finalize (GObject *object);
 static void gst_lychee_chunker_set_property (
@@ -165,7 +166,32 @@ gst_lychee_chunker_reset (GstLycheeChunker *self)
   g_ptr_array_set_size (self->chunks, 0);
   self->said_end = GST_CLOCK_TIME_NONE;
   self->paragraph = FALSE;
+  self->flushed = FALSE;
   self->discont = TRUE;
+}
+
+/* Throws away what is open. */
+static void
+gst_lychee_chunker_flush (GstLycheeChunker *self)
+{
+  if (self->chunker != NULL)
+    lychee_chunker_drain (self->chunker, self->chunks);
+  g_ptr_array_set_size (self->chunks, 0);
+  self->flushed = TRUE;
+  self->discont = TRUE;
+}
+
+static void
+gst_lychee_chunker_segment (GstLycheeChunker *self, GstEvent *event)
+{
+  const GstSegment *segment;
+
+  gst_event_parse_segment (event, &segment);
+  if (self->flushed && !lychee_segment_goes_on (segment, self->said_end))
+    gst_lychee_chunker_reset (self);
+  else
+    gst_lychee_chunker_drain (self);
+  self->flushed = FALSE;
 }
 
 static void
@@ -179,8 +205,7 @@ gst_lychee_chunker_finalize (GObject *object)
 }
 
 static void
-gst_lychee_chunker_set_property (
-    GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
 {
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
 
@@ -370,7 +395,7 @@ gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   }
   note_silence (self, buffer);
   valid = map.size % sizeof (gint32) == 0 &&
-      push_tokens (self, buffer, (const gint32 *) map.data, map.size / sizeof (gint32));
+          push_tokens (self, buffer, (const gint32 *) map.data, map.size / sizeof (gint32));
   gst_buffer_unmap (buffer, &map);
 
   if (valid) {
@@ -437,8 +462,7 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     return ret;
   }
   case GST_EVENT_SEGMENT:
-    gst_lychee_chunker_drain (self);
-    self->said_end = GST_CLOCK_TIME_NONE;
+    gst_lychee_chunker_segment (self, event);
     break;
   case GST_EVENT_EOS:
     gst_lychee_chunker_drain (self);
@@ -447,7 +471,7 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     gst_lychee_chunker_gap (self, event);
     break;
   case GST_EVENT_FLUSH_STOP:
-    gst_lychee_chunker_reset (self);
+    gst_lychee_chunker_flush (self);
     break;
   default:
     break;

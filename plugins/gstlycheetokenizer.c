@@ -71,24 +71,23 @@ struct _GstLycheeTokenizer {
   GByteArray *text;   /* running text that no token has been pushed for */
   guint64 text_start; /* place of its first byte in the running text */
   guint64 text_end;
-  GQueue cues;        /* Cue, oldest first; covers text */
+  GQueue cues; /* Cue, oldest first; covers text */
   char *speaker;
   gboolean markup;
   gboolean after_space; /* the running text is empty or ends in white space */
   gboolean discont;
 };
 
-static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK,
-    GST_PAD_ALWAYS,
-    GST_STATIC_CAPS ("text/x-raw, format = (string) { utf8, pango-markup }; text/plain"));
+static GstStaticPadTemplate sink_template =
+    GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
+        GST_STATIC_CAPS ("text/x-raw, format = (string) { utf8, pango-markup }; text/plain"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE (
     "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-tokens"));
 
 #define gst_lychee_tokenizer_parent_class parent_class
 G_DEFINE_TYPE_WITH_CODE (GstLycheeTokenizer, gst_lychee_tokenizer, GST_TYPE_ELEMENT,
-    GST_DEBUG_CATEGORY_INIT (
-        lychee_tokenizer_debug, "lycheetokenizer", 0, "Text to token ids"))
+    GST_DEBUG_CATEGORY_INIT (lychee_tokenizer_debug, "lycheetokenizer", 0, "Text to token ids"))
 GST_ELEMENT_REGISTER_DEFINE (
     lycheetokenizer, "lycheetokenizer", GST_RANK_NONE, GST_TYPE_LYCHEE_TOKENIZER)
 
@@ -99,8 +98,7 @@ static void gst_lychee_tokenizer_get_property (
     GObject *object, guint id, GValue *value, GParamSpec *pspec);
 static GstStateChangeReturn gst_lychee_tokenizer_change_state (
     GstElement *element, GstStateChange transition);
-static GstFlowReturn gst_lychee_tokenizer_chain (
-    GstPad *pad, GstObject *parent, GstBuffer *buffer);
+static GstFlowReturn gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
 static gboolean gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_tokenizer_query (GstPad *pad, GstObject *parent, GstQuery *query);
 
@@ -132,9 +130,8 @@ gst_lychee_tokenizer_class_init (GstLycheeTokenizerClass *klass)
 
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
-  gst_element_class_set_static_metadata (element_class, "Lychee tokenizer",
-      "Filter/Converter/Text", "Turns text into the token ids of a language model",
-      "The Lychee authors");
+  gst_element_class_set_static_metadata (element_class, "Lychee tokenizer", "Filter/Converter/Text",
+      "Turns text into the token ids of a language model", "The Lychee authors");
 }
 
 static void
@@ -268,9 +265,8 @@ push_tokens (GstLycheeTokenizer *self, guint first, guint end, const Cue *cue)
   stop = MIN (stop, self->text_end);
 
   buffer = gst_buffer_new_wrapped (ids, n * sizeof (gint32));
-  lychee_buffer_add_text_meta (buffer,
-      (const char *) self->text->data + (start - self->text_start), stop - start, cue->speaker,
-      tokens, n);
+  lychee_buffer_add_text_meta (buffer, (const char *) self->text->data + (start - self->text_start),
+      stop - start, cue->speaker, tokens, n);
   GST_BUFFER_PTS (buffer) = cue->pts;
   GST_BUFFER_DURATION (buffer) = cue->duration;
   if (self->discont) {
@@ -335,9 +331,9 @@ plain_text_of_markup (const char *text, gsize length)
   GMarkupParseContext *context =
       g_markup_parse_context_new (&parser, G_MARKUP_TREAT_CDATA_AS_TEXT, plain, NULL);
   gboolean valid = g_markup_parse_context_parse (context, "<markup>", -1, NULL) &&
-      g_markup_parse_context_parse (context, text, length, NULL) &&
-      g_markup_parse_context_parse (context, "</markup>", -1, NULL) &&
-      g_markup_parse_context_end_parse (context, NULL);
+                   g_markup_parse_context_parse (context, text, length, NULL) &&
+                   g_markup_parse_context_parse (context, "</markup>", -1, NULL) &&
+                   g_markup_parse_context_end_parse (context, NULL);
 
   g_markup_parse_context_free (context);
   if (!valid) {
@@ -475,8 +471,7 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     cue = g_new0 (Cue, 1);
     cue->pts = GST_BUFFER_PTS (buffer);
     cue->duration = GST_BUFFER_DURATION (buffer);
-    cue->speaker =
-        g_strdup (meta != NULL && meta->speaker != NULL ? meta->speaker : self->speaker);
+    cue->speaker = g_strdup (meta != NULL && meta->speaker != NULL ? meta->speaker : self->speaker);
     cue->end = self->text_end + text->len;
     g_queue_push_tail (&self->cues, cue);
     append_text (self, text->str, text->len);
@@ -500,10 +495,9 @@ gst_lychee_tokenizer_set_caps (GstLycheeTokenizer *self, GstCaps *caps)
 
   if (model == NULL)
     return FALSE;
-  self->markup =
-      g_strcmp0 (gst_structure_get_string (structure, "format"), "pango-markup") == 0;
-  src_caps = gst_caps_new_simple ("application/x-lychee-tokens", "model", G_TYPE_STRING,
-      lychee_model_get_id (model), NULL);
+  self->markup = g_strcmp0 (gst_structure_get_string (structure, "format"), "pango-markup") == 0;
+  src_caps = gst_caps_new_simple (
+      "application/x-lychee-tokens", "model", G_TYPE_STRING, lychee_model_get_id (model), NULL);
   ret = gst_pad_set_caps (self->srcpad, src_caps);
   gst_caps_unref (src_caps);
   g_object_unref (model);
@@ -579,7 +573,7 @@ gst_lychee_tokenizer_query (GstPad *pad, GstObject *parent, GstQuery *query)
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (parent);
 
   return lychee_model_slot_answer_query (&self->slot, GST_ELEMENT (self), query) ||
-      gst_pad_query_default (pad, parent, query);
+         gst_pad_query_default (pad, parent, query);
 }
 
 static GstStateChangeReturn

@@ -24,8 +24,7 @@ struct _LycheeKVAllocator {
 };
 
 G_DEFINE_TYPE_WITH_CODE (LycheeKVAllocator, lychee_kv_allocator, GST_TYPE_ALLOCATOR,
-    GST_DEBUG_CATEGORY_INIT (
-        lychee_kv_memory_debug, "lycheekvmemory", 0, "Views into a KV cache"))
+    GST_DEBUG_CATEGORY_INIT (lychee_kv_memory_debug, "lycheekvmemory", 0, "Views into a KV cache"))
 
 static LycheeKVMemory *
 whole (GstMemory *memory)
@@ -49,8 +48,8 @@ kv_map (GstMemory *memory, gsize maxsize, GstMapFlags flags)
   if (self->rows == NULL) {
     /* A cache that was cut back does not hold these rows any more. */
     if (lychee_cache_get_length (self->cache) < (guint64) self->first + self->n) {
-      GST_WARNING ("tokens %u to %u are not in the cache any more", self->first,
-          self->first + self->n);
+      GST_WARNING (
+          "tokens %u to %u are not in the cache any more", self->first, self->first + self->n);
       g_mutex_unlock (&self->lock);
       return NULL;
     }
@@ -89,9 +88,9 @@ kv_share (GstMemory *memory, gssize offset, gssize size)
   if (size == -1)
     size = memory->size - offset;
   g_mutex_init (&self->lock);
-  gst_memory_init (&self->memory, GST_MINI_OBJECT_FLAGS (memory) | GST_MINI_OBJECT_FLAG_LOCK_READONLY,
-      memory->allocator, &whole (memory)->memory, memory->maxsize, memory->align,
-      memory->offset + offset, size);
+  gst_memory_init (&self->memory,
+      GST_MINI_OBJECT_FLAGS (memory) | GST_MINI_OBJECT_FLAG_LOCK_READONLY, memory->allocator,
+      &whole (memory)->memory, memory->maxsize, memory->align, memory->offset + offset, size);
   return &self->memory;
 }
 

@@ -49,8 +49,7 @@ text_meta_free (GstMeta *meta, GstBuffer *buffer)
 }
 
 static gboolean
-text_meta_transform (
-    GstBuffer *to, GstMeta *meta, GstBuffer *buffer, GQuark type, gpointer data)
+text_meta_transform (GstBuffer *to, GstMeta *meta, GstBuffer *buffer, GQuark type, gpointer data)
 {
   LycheeTextMeta *self = (LycheeTextMeta *) meta;
   gboolean whole;
@@ -145,8 +144,7 @@ lychee_chunk_meta_api_get_type (void)
   static gsize type = 0;
 
   if (g_once_init_enter (&type))
-    g_once_init_leave (
-        &type, gst_meta_api_type_register (LYCHEE_CHUNK_META_API_NAME, memory_tags));
+    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_CHUNK_META_API_NAME, memory_tags));
   return type;
 }
 
@@ -164,8 +162,7 @@ chunk_meta_free (GstMeta *meta, GstBuffer *buffer)
 }
 
 static gboolean
-chunk_meta_transform (
-    GstBuffer *to, GstMeta *meta, GstBuffer *buffer, GQuark type, gpointer data)
+chunk_meta_transform (GstBuffer *to, GstMeta *meta, GstBuffer *buffer, GQuark type, gpointer data)
 {
   gboolean whole;
 

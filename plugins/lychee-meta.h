@@ -67,8 +67,8 @@ typedef struct {
 #define LYCHEE_TEXT_META_API_TYPE (lychee_text_meta_api_get_type ())
 GType lychee_text_meta_api_get_type (void);
 const GstMetaInfo *lychee_text_meta_get_info (void);
-LycheeTextMeta *lychee_buffer_add_text_meta (GstBuffer *buffer, const char *text,
-    gsize text_length, const char *speaker, const LycheeToken *tokens, guint n_tokens);
+LycheeTextMeta *lychee_buffer_add_text_meta (GstBuffer *buffer, const char *text, gsize text_length,
+    const char *speaker, const LycheeToken *tokens, guint n_tokens);
 LycheeTextMeta *lychee_buffer_get_text_meta (GstBuffer *buffer);
 
 #define LYCHEE_CHUNK_META_API_TYPE (lychee_chunk_meta_api_get_type ())

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-model-context.h"
 
-#include <gio/gio.h>
-
-#include "lychee-session.h"
+#include "lychee-element.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_model_context_debug);
 #define GST_CAT_DEFAULT lychee_model_context_debug
@@ -33,8 +31,7 @@ lychee_model_slot_install_property (GObjectClass *klass, guint property_id)
           "Path of the model, a GGUF file. Elements of a pipeline that name the same file share "
           "one copy of it. Unset: the model of the other elements of the pipeline, else the file "
           "that the environment variable LYCHEE_MODEL names, else the default model",
-          NULL,
-          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+          NULL, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
 }
 
 void
@@ -64,6 +61,7 @@ lychee_model_slot_clear (LycheeModelSlot *slot)
 {
   g_clear_object (&slot->model);
   g_clear_pointer (&slot->path, g_free);
+  g_clear_pointer (&slot->refused, g_free);
 }
 
 /* (transfer full) (nullable) */
@@ -122,8 +120,7 @@ model_from_neighbours (GstElement *element, GstPadDirection direction, const cha
   LycheeModel *model = NULL;
 
   if (path != NULL)
-    gst_structure_set (
-        gst_query_writable_structure (query), "path", G_TYPE_STRING, path, NULL);
+    gst_structure_set (gst_query_writable_structure (query), "path", G_TYPE_STRING, path, NULL);
   if (direction == GST_PAD_SRC)
     gst_element_foreach_src_pad (element, query_pad, query);
   else
@@ -310,6 +307,29 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
   return answered;
 }
 
+/* When streaming ends: the next stream's caps are judged afresh. */
+void
+lychee_model_slot_forget_caps (LycheeModelSlot *slot, GstElement *element)
+{
+  GST_OBJECT_LOCK (element);
+  g_clear_pointer (&slot->refused, g_free);
+  GST_OBJECT_UNLOCK (element);
+}
+
+/* Whether @id is refused for the first time: caps that were refused come again with each buffer. */
+static gboolean
+note_refused (LycheeModelSlot *slot, GstElement *element, const char *id)
+{
+  gboolean first;
+
+  GST_OBJECT_LOCK (element);
+  first = slot->refused == NULL || !g_str_equal (slot->refused, id);
+  g_free (slot->refused);
+  slot->refused = g_strdup (id);
+  GST_OBJECT_UNLOCK (element);
+  return first;
+}
+
 /**
  * lychee_model_slot_check_caps:
  * @slot: the element's slot
@@ -329,100 +349,23 @@ lychee_model_slot_check_caps (
   const char *own_id = model != NULL ? lychee_model_get_id (model) : NULL;
   gboolean equal = own_id != NULL && g_strcmp0 (id, own_id) == 0;
 
-  if (!equal) {
+  if (id == NULL)
+    id = "(none)";
+  if (!equal && note_refused (slot, element, id)) {
     /* The caps have only the id; who made them can say which file that is. */
     LycheeModel *other = model_from_neighbours (element, GST_PAD_SINK, NULL);
     const char *path = other != NULL && g_strcmp0 (lychee_model_get_id (other), id) == 0
-        ? lychee_model_get_path (other)
-        : "a file that is not known here";
+                           ? lychee_model_get_path (other)
+                           : "a file that is not known here";
 
     GST_ELEMENT_ERROR (element, CORE, NEGOTIATION,
         ("The elements of this pipeline use different models: what arrives was made with model %s "
          "(%s), this element has model %s (%s).",
-            id != NULL ? id : "(none)", path, own_id != NULL ? own_id : "(none)",
+            id, path, own_id != NULL ? own_id : "(none)",
             model != NULL ? lychee_model_get_path (model) : "none"),
         ("caps %" GST_PTR_FORMAT " on pad %s", caps, GST_PAD_NAME (pad)));
     g_clear_object (&other);
   }
   g_clear_object (&model);
   return equal;
-}
-
-/* Which GStreamer error says the same as one of the library's. */
-static void
-map_error (const GError *error, GQuark *domain, int *code)
-{
-  *domain = GST_LIBRARY_ERROR;
-  *code = GST_LIBRARY_ERROR_FAILED;
-  if (error == NULL)
-    return;
-
-  if (error->domain == LYCHEE_MODEL_ERROR) {
-    switch ((LycheeModelError) error->code) {
-    case LYCHEE_MODEL_ERROR_OPEN:
-      *domain = GST_RESOURCE_ERROR;
-      *code = GST_RESOURCE_ERROR_NOT_FOUND;
-      break;
-    case LYCHEE_MODEL_ERROR_FORMAT:
-      *domain = GST_STREAM_ERROR;
-      *code = GST_STREAM_ERROR_WRONG_TYPE;
-      break;
-    case LYCHEE_MODEL_ERROR_TRUNCATED:
-    case LYCHEE_MODEL_ERROR_INVALID:
-      *domain = GST_STREAM_ERROR;
-      *code = GST_STREAM_ERROR_FORMAT;
-      break;
-    case LYCHEE_MODEL_ERROR_UNSUPPORTED:
-      *domain = GST_STREAM_ERROR;
-      *code = GST_STREAM_ERROR_NOT_IMPLEMENTED;
-      break;
-    case LYCHEE_MODEL_ERROR_COMPUTE:
-      break;
-    }
-  } else if (error->domain == LYCHEE_TOKENIZER_ERROR) {
-    *domain = GST_STREAM_ERROR;
-    *code = error->code == LYCHEE_TOKENIZER_ERROR_UNSUPPORTED ? GST_STREAM_ERROR_NOT_IMPLEMENTED
-                                                              : GST_STREAM_ERROR_FORMAT;
-  } else if (error->domain == LYCHEE_CACHE_ERROR) {
-    *domain = GST_RESOURCE_ERROR;
-    *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
-  } else if (error->domain == LYCHEE_SESSION_ERROR) {
-    switch ((LycheeSessionError) error->code) {
-    case LYCHEE_SESSION_ERROR_EMPTY:
-      *domain = GST_STREAM_ERROR;
-      *code = GST_STREAM_ERROR_WRONG_TYPE;
-      break;
-    case LYCHEE_SESSION_ERROR_TEMPLATE:
-      *code = GST_LIBRARY_ERROR_SETTINGS;
-      break;
-    case LYCHEE_SESSION_ERROR_NO_ROOM:
-      *domain = GST_RESOURCE_ERROR;
-      *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
-      break;
-    }
-  }
-}
-
-/**
- * lychee_element_post_error:
- * @element: who reports it; its object lock is not held
- * @error: (nullable): an error of the library
- * @text: (nullable): what could not be done, put in front of the error's own message
- *
- * Posts @error with the GStreamer domain and code that fit it.
- */
-void
-lychee_element_post_error (GstElement *element, const GError *error, const char *text)
-{
-  const char *message = error != NULL ? error->message : "for a reason that was not given";
-  char *whole = text != NULL ? g_strdup_printf ("%s: %s", text, message) : g_strdup (message);
-  char *debug = error != NULL
-      ? g_strdup_printf ("%s, code %d", g_quark_to_string (error->domain), error->code)
-      : NULL;
-  GQuark domain;
-  int code;
-
-  map_error (error, &domain, &code);
-  gst_element_message_full (element, GST_MESSAGE_ERROR, domain, code, whole, debug, __FILE__,
-      GST_FUNCTION, __LINE__);
 }

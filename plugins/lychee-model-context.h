@@ -16,6 +16,7 @@ G_BEGIN_DECLS
 typedef struct {
   char *path;         /* its "model" property: (nullable) */
   LycheeModel *model; /* from READY to NULL */
+  char *refused;      /* the model id that an error was posted about: one is enough */
 } LycheeModelSlot;
 
 void lychee_model_slot_install_property (GObjectClass *klass, guint property_id);
@@ -29,9 +30,8 @@ LycheeModel *lychee_model_slot_ref_model (LycheeModelSlot *slot, GstElement *ele
 gboolean lychee_model_slot_answer_query (
     LycheeModelSlot *slot, GstElement *element, GstQuery *query);
 
+void lychee_model_slot_forget_caps (LycheeModelSlot *slot, GstElement *element);
 gboolean lychee_model_slot_check_caps (
     LycheeModelSlot *slot, GstElement *element, GstPad *pad, GstCaps *caps);
-
-void lychee_element_post_error (GstElement *element, const GError *error, const char *text);
 
 G_END_DECLS
