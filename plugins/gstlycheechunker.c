@@ -182,19 +182,6 @@ gst_lychee_chunker_flush (GstLycheeChunker *self)
 }
 
 static void
-gst_lychee_chunker_segment (GstLycheeChunker *self, GstEvent *event)
-{
-  const GstSegment *segment;
-
-  gst_event_parse_segment (event, &segment);
-  if (self->flushed && !lychee_segment_goes_on (segment, self->said_end))
-    gst_lychee_chunker_reset (self);
-  else
-    gst_lychee_chunker_drain (self);
-  self->flushed = FALSE;
-}
-
-static void
 gst_lychee_chunker_finalize (GObject *object)
 {
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
@@ -422,6 +409,19 @@ gst_lychee_chunker_set_caps (GstLycheeChunker *self, GstCaps *caps)
   ret = gst_pad_set_caps (self->srcpad, src_caps);
   gst_caps_unref (src_caps);
   return ret;
+}
+
+static void
+gst_lychee_chunker_segment (GstLycheeChunker *self, GstEvent *event)
+{
+  const GstSegment *segment;
+
+  gst_event_parse_segment (event, &segment);
+  if (self->flushed && !lychee_segment_goes_on (segment, self->said_end))
+    gst_lychee_chunker_reset (self);
+  else
+    gst_lychee_chunker_drain (self);
+  self->flushed = FALSE;
 }
 
 /* A gap that lasts as long as a silence, counted from the last word on, closes what is open. */
