@@ -1,2 +1,562 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "lychee-cache.h"
+
+/**
+ * LycheeCache:
+ *
+ * An append-only store of the keys and values that a model computed for a transcript.
+ *
+ * The cache grows by pages of 256 tokens, up to a number of tokens and a number of bytes that are
+ * fixed when it is made. A fork ([method@Cache.fork]) is a snapshot with a tail of its own: it
+ * shares every full page with the cache that it came from, which goes on growing. That is how
+ * questions are asked while a transcript is still being read.
+ */
+
+#include "lychee-cache-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
+#define HUGE_PAGE ((gsize) 2 << 20)
+
+G_DEFINE_QUARK (lychee - cache - error - quark, lychee_cache_error)
+
+/* What all forks of one cache have taken together: the limit holds for the family. */
+typedef struct {
+  gatomicrefcount refs;
+  guint64 max_bytes;
+  GMutex lock;
+  guint64 bytes;
+} Budget;
+
+/* Full pages are shared between forks and never written again. */
+typedef struct {
+  gatomicrefcount refs;
+  Budget *budget;
+  gsize bytes;
+  guint16 *data;
+} Page;
+
+typedef struct {
+  LycheeChunk *chunk;
+  guint position;
+} Entry;
+
+struct _LycheeCache {
+  GObject parent_instance;
+
+  guint n_layers;
+  guint n_kv_heads;
+  guint head_dim;
+  guint max_tokens;
+  guint max_pages;
+  Budget *budget;
+
+  gint length; /* atomic: readers see rows below it complete */
+
+  GMutex lock;           /* pages, n_pages and entries, against fork */
+  Page **pages;          /* [max_pages] */
+  const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
+  guint n_pages;
+  GArray *entries; /* of Entry, ascending */
+};
+
+G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
+
+static Budget *
+budget_ref (Budget *budget)
+{
+  g_atomic_ref_count_inc (&budget->refs);
+  return budget;
+}
+
+static void
+budget_unref (Budget *budget)
+{
+  if (g_atomic_ref_count_dec (&budget->refs)) {
+    g_mutex_clear (&budget->lock);
+    g_free (budget);
+  }
+}
+
+static gboolean
+budget_take (Budget *budget, gsize bytes, GError **error)
+{
+  gboolean fits;
+
+  g_mutex_lock (&budget->lock);
+  fits =
+      budget->max_bytes == 0 || bytes <= budget->max_bytes - MIN (budget->max_bytes, budget->bytes);
+  if (fits)
+    budget->bytes += bytes;
+  else
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "The KV cache needs %.1f MB more, and %.1f of the %.1f MB that it may use are taken: raise "
+        "max-memory or read less",
+        bytes / 1e6, budget->bytes / 1e6, budget->max_bytes / 1e6);
+  g_mutex_unlock (&budget->lock);
+  return fits;
+}
+
+static void
+budget_give (Budget *budget, gsize bytes)
+{
+  g_mutex_lock (&budget->lock);
+  budget->bytes -= bytes;
+  g_mutex_unlock (&budget->lock);
+}
+
+static gsize
+page_size (LycheeCache *cache)
+{
+  return lychee_cache_get_token_bytes (cache) * LYCHEE_CACHE_PAGE_TOKENS;
+}
+
+static Page *
+page_new (LycheeCache *cache, GError **error)
+{
+  gsize bytes = page_size (cache);
+  void *data = NULL;
+  Page *page;
+
+  if (!budget_take (cache->budget, bytes, error))
+    return NULL;
+  if (posix_memalign (&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, bytes) != 0) {
+    budget_give (cache->budget, bytes);
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "The system has no memory for %.1f MB more of KV cache", bytes / 1e6);
+    return NULL;
+  }
+#ifdef MADV_HUGEPAGE
+  /* Rows are read here and there: far fewer TLB misses. */
+  if (bytes >= HUGE_PAGE)
+    madvise (data, bytes, MADV_HUGEPAGE);
+#endif
+  page = g_new (Page, 1);
+  g_atomic_ref_count_init (&page->refs);
+  page->budget = budget_ref (cache->budget);
+  page->bytes = bytes;
+  page->data = data;
+  return page;
+}
+
+static void
+page_unref (Page *page)
+{
+  if (g_atomic_ref_count_dec (&page->refs)) {
+    budget_give (page->budget, page->bytes);
+    budget_unref (page->budget);
+    free (page->data);
+    g_free (page);
+  }
+}
+
+/* Elements of one head's keys (or values) in a page. */
+static gsize
+head_size (LycheeCache *cache)
+{
+  return (gsize) LYCHEE_CACHE_PAGE_TOKENS * cache->head_dim;
+}
+
+static void
+put_page (LycheeCache *cache, guint at, Page *page)
+{
+  guint n = cache->n_layers * cache->n_kv_heads;
+
+  cache->pages[at] = page;
+  for (guint i = 0; i < n; i++)
+    cache->table[(gsize) i * cache->max_pages + at] = page->data + i * 2 * head_size (cache);
+}
+
+static void
+entry_clear (gpointer data)
+{
+  lychee_chunk_unref (((Entry *) data)->chunk);
+}
+
+static void
+lychee_cache_init (LycheeCache *cache)
+{
+  g_mutex_init (&cache->lock);
+  cache->entries = g_array_new (FALSE, FALSE, sizeof (Entry));
+  g_array_set_clear_func (cache->entries, entry_clear);
+}
+
+static void
+lychee_cache_finalize (GObject *object)
+{
+  LycheeCache *cache = LYCHEE_CACHE (object);
+
+  for (guint i = 0; i < cache->n_pages; i++)
+    page_unref (cache->pages[i]);
+  g_free (cache->pages);
+  g_free (cache->table);
+  g_array_unref (cache->entries);
+  budget_unref (cache->budget);
+  g_mutex_clear (&cache->lock);
+  G_OBJECT_CLASS (lychee_cache_parent_class)->finalize (object);
+}
+
+static void
+lychee_cache_class_init (LycheeCacheClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = lychee_cache_finalize;
+}
+
+static LycheeCache *
+cache_new (guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, Budget *budget)
+{
+  LycheeCache *cache = g_object_new (LYCHEE_TYPE_CACHE, NULL);
+
+  cache->n_layers = n_layers;
+  cache->n_kv_heads = n_kv_heads;
+  cache->head_dim = head_dim;
+  cache->max_tokens = max_tokens;
+  cache->max_pages = (max_tokens + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  cache->budget = budget;
+  cache->pages = g_new0 (Page *, cache->max_pages);
+  cache->table = g_new0 (const guint16 *, (gsize) n_layers *n_kv_heads * cache->max_pages);
+  return cache;
+}
+
+/**
+ * lychee_cache_new:
+ * @n_layers: layers of the model
+ * @n_kv_heads: KV heads in a layer
+ * @head_dim: size of a head
+ * @max_tokens: how many tokens it may ever hold, at most 16 million
+ * @max_bytes: how many bytes it and all its forks may use together, or 0 for no limit
+ *
+ * Makes an empty cache. Memory is taken as it grows.
+ *
+ * Returns: (transfer full): a new cache
+ */
+LycheeCache *
+lychee_cache_new (
+    guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, guint64 max_bytes)
+{
+  Budget *budget;
+
+  g_return_val_if_fail (n_layers > 0 && n_kv_heads > 0 && head_dim > 0, NULL);
+  g_return_val_if_fail (max_tokens > 0 && max_tokens <= 1u << 24, NULL);
+
+  budget = g_new0 (Budget, 1);
+  g_atomic_ref_count_init (&budget->refs);
+  g_mutex_init (&budget->lock);
+  budget->max_bytes = max_bytes;
+  return cache_new (n_layers, n_kv_heads, head_dim, max_tokens, budget);
+}
+
+guint
+lychee_cache_get_n_layers (LycheeCache *cache)
+{
+  return cache->n_layers;
+}
+
+guint
+lychee_cache_get_n_kv_heads (LycheeCache *cache)
+{
+  return cache->n_kv_heads;
+}
+
+guint
+lychee_cache_get_head_dim (LycheeCache *cache)
+{
+  return cache->head_dim;
+}
+
+guint
+lychee_cache_get_length (LycheeCache *cache)
+{
+  return g_atomic_int_get (&cache->length);
+}
+
+guint
+lychee_cache_get_max_tokens (LycheeCache *cache)
+{
+  return cache->max_tokens;
+}
+
+/**
+ * lychee_cache_get_bytes:
+ *
+ * Returns: bytes of keys and values that this cache holds, shared pages included
+ */
+guint64
+lychee_cache_get_bytes (LycheeCache *cache)
+{
+  guint64 bytes;
+
+  g_mutex_lock (&cache->lock);
+  bytes = (guint64) cache->n_pages * page_size (cache);
+  g_mutex_unlock (&cache->lock);
+  return bytes;
+}
+
+guint64
+lychee_cache_get_max_bytes (LycheeCache *cache)
+{
+  return cache->budget->max_bytes;
+}
+
+/**
+ * lychee_cache_get_token_bytes:
+ *
+ * Returns: bytes of one token's keys and values in all layers
+ */
+gsize
+lychee_cache_get_token_bytes (LycheeCache *cache)
+{
+  return (gsize) cache->n_layers * cache->n_kv_heads * 2 * cache->head_dim * sizeof (guint16);
+}
+
+/* Copies the first @n tokens of a page. */
+static void
+page_copy_rows (LycheeCache *cache, const Page *from, Page *to, guint n)
+{
+  guint parts = cache->n_layers * cache->n_kv_heads * 2;
+
+  for (guint i = 0; i < parts; i++)
+    memcpy (to->data + i * head_size (cache), from->data + i * head_size (cache),
+        (gsize) n * cache->head_dim * sizeof (guint16));
+}
+
+/**
+ * lychee_cache_fork:
+ * @error: return location for a %LYCHEE_CACHE_ERROR
+ *
+ * Takes a snapshot that can grow a tail of its own. It holds what @cache holds now, shares every
+ * full page with it, and never sees what is appended to @cache later. May be called in any thread.
+ *
+ * Returns: (transfer full) (nullable): the fork
+ */
+LycheeCache *
+lychee_cache_fork (LycheeCache *cache, GError **error)
+{
+  LycheeCache *fork = cache_new (cache->n_layers, cache->n_kv_heads, cache->head_dim,
+      cache->max_tokens, budget_ref (cache->budget));
+  guint length, n_full, n_open;
+
+  g_mutex_lock (&cache->lock);
+  length = lychee_cache_get_length (cache);
+  n_full = length >> LYCHEE_CACHE_PAGE_SHIFT;
+  n_open = length & PAGE_MASK;
+  if (n_open > 0) {
+    Page *open = page_new (fork, error);
+
+    if (!open) {
+      g_mutex_unlock (&cache->lock);
+      g_object_unref (fork);
+      return NULL;
+    }
+    page_copy_rows (cache, cache->pages[n_full], open, n_open);
+    put_page (fork, n_full, open);
+  }
+  for (guint i = 0; i < n_full; i++) {
+    g_atomic_ref_count_inc (&cache->pages[i]->refs);
+    put_page (fork, i, cache->pages[i]);
+  }
+  fork->n_pages = n_full + (n_open > 0);
+  for (guint i = 0; i < cache->entries->len; i++) {
+    Entry entry = g_array_index (cache->entries, Entry, i);
+
+    lychee_chunk_ref (entry.chunk);
+    g_array_append_val (fork->entries, entry);
+  }
+  g_mutex_unlock (&cache->lock);
+  g_atomic_int_set (&fork->length, length);
+  return fork;
+}
+
+/**
+ * lychee_cache_reserve:
+ * @n: a number of tokens
+ * @error: return location for a %LYCHEE_CACHE_ERROR
+ *
+ * Makes room for @n tokens behind the length.
+ *
+ * Returns: FALSE if there is none: nothing has changed then
+ */
+gboolean
+lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
+{
+  guint length = lychee_cache_get_length (cache);
+  guint n_before, n_after;
+  gboolean ok = TRUE;
+
+  if (n > cache->max_tokens - length) {
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL,
+        "The context is full: %u of %u tokens are used and %u more are needed", length,
+        cache->max_tokens, n);
+    return FALSE;
+  }
+
+  g_mutex_lock (&cache->lock);
+  n_before = cache->n_pages;
+  n_after = (length + n + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  while (ok && cache->n_pages < n_after) {
+    Page *page = page_new (cache, error);
+
+    if (page)
+      put_page (cache, cache->n_pages++, page);
+    else
+      ok = FALSE;
+  }
+  if (!ok) {
+    while (cache->n_pages > n_before)
+      page_unref (cache->pages[--cache->n_pages]);
+  }
+  g_mutex_unlock (&cache->lock);
+  return ok;
+}
+
+void
+lychee_cache_commit (LycheeCache *cache, guint n)
+{
+  guint length = lychee_cache_get_length (cache) + n;
+
+  g_return_if_fail (length <= cache->n_pages * LYCHEE_CACHE_PAGE_TOKENS);
+  g_atomic_int_set (&cache->length, length);
+}
+
+/**
+ * lychee_cache_truncate:
+ * @length: the new length, at most the present one
+ *
+ * Cuts the cache. Forks keep what they have. Belongs to the appending thread.
+ */
+void
+lychee_cache_truncate (LycheeCache *cache, guint length)
+{
+  guint n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+
+  g_return_if_fail (length <= lychee_cache_get_length (cache));
+
+  g_mutex_lock (&cache->lock);
+  /* A page that becomes the open one again may be shared with a fork: it gets a copy of its own on
+   * a best effort; without memory for it the cut goes back to the page's beginning. */
+  if ((length & PAGE_MASK) != 0) {
+    Page *last = cache->pages[n_pages - 1];
+
+    if (!g_atomic_ref_count_compare (&last->refs, 1)) {
+      Page *own = page_new (cache, NULL);
+
+      if (own) {
+        page_copy_rows (cache, last, own, length & PAGE_MASK);
+        put_page (cache, n_pages - 1, own);
+        page_unref (last);
+      } else {
+        n_pages--;
+        length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
+      }
+    }
+  }
+  g_atomic_int_set (&cache->length, length);
+  while (cache->n_pages > n_pages)
+    page_unref (cache->pages[--cache->n_pages]);
+  while (cache->entries->len > 0) {
+    Entry *entry = &g_array_index (cache->entries, Entry, cache->entries->len - 1);
+
+    if (entry->position + entry->chunk->n_ids <= length)
+      break;
+    g_array_set_size (cache->entries, cache->entries->len - 1);
+  }
+  g_mutex_unlock (&cache->lock);
+}
+
+void
+lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
+{
+  Entry entry = { lychee_chunk_ref (chunk), position };
+
+  g_mutex_lock (&cache->lock);
+  g_array_append_val (cache->entries, entry);
+  g_mutex_unlock (&cache->lock);
+}
+
+guint
+lychee_cache_get_n_chunks (LycheeCache *cache)
+{
+  guint n;
+
+  g_mutex_lock (&cache->lock);
+  n = cache->entries->len;
+  g_mutex_unlock (&cache->lock);
+  return n;
+}
+
+/**
+ * lychee_cache_get_chunk:
+ * @i: which, from 0
+ * @position: (out) (optional): where its tokens begin
+ *
+ * Returns: (transfer full) (nullable): the chunk, or NULL if there are not so many
+ */
+LycheeChunk *
+lychee_cache_get_chunk (LycheeCache *cache, guint i, guint *position)
+{
+  LycheeChunk *chunk = NULL;
+
+  g_mutex_lock (&cache->lock);
+  if (i < cache->entries->len) {
+    Entry *entry = &g_array_index (cache->entries, Entry, i);
+
+    chunk = lychee_chunk_ref (entry->chunk);
+    if (position)
+      *position = entry->position;
+  }
+  g_mutex_unlock (&cache->lock);
+  return chunk;
+}
+
+/**
+ * lychee_cache_read:
+ * @first: first token
+ * @n: number of tokens
+ * @to: (out caller-allocates): room for @n times [method@Cache.get_token_bytes]
+ *
+ * Copies keys and values as `[layer][K then V][kv-head][token][head-dim]`, half floats. Tokens that
+ * the cache does not hold (any more) read as zero.
+ */
+void
+lychee_cache_read (LycheeCache *cache, guint first, guint n, guint16 *to)
+{
+  gsize d = cache->head_dim;
+  guint length;
+
+  g_mutex_lock (&cache->lock);
+  length = lychee_cache_get_length (cache);
+  for (guint layer = 0; layer < cache->n_layers; layer++)
+    for (guint v = 0; v < 2; v++)
+      for (guint head = 0; head < cache->n_kv_heads; head++)
+        for (guint t = first; t < first + n; t++, to += d) {
+          if (t >= length) {
+            memset (to, 0, d * sizeof *to);
+            continue;
+          }
+          memcpy (to,
+              cache->table[(gsize) (layer * cache->n_kv_heads + head) * cache->max_pages +
+                           (t >> LYCHEE_CACHE_PAGE_SHIFT)] +
+                  v * head_size (cache) + (t & PAGE_MASK) * d,
+              d * sizeof *to);
+        }
+  g_mutex_unlock (&cache->lock);
+}
+
+void
+lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows)
+{
+  rows->pages = cache->table + (gsize) (layer * cache->n_kv_heads + kv_head) * cache->max_pages;
+  rows->page_shift = LYCHEE_CACHE_PAGE_SHIFT;
+  rows->value_offset = head_size (cache);
+}
+
+guint16 *
+lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token)
+{
+  gsize part = (gsize) (layer * cache->n_kv_heads + kv_head) * 2;
+
+  return cache->pages[token >> LYCHEE_CACHE_PAGE_SHIFT]->data + part * head_size (cache) +
+         (gsize) (token & PAGE_MASK) * cache->head_dim;
+}

@@ -34,6 +34,12 @@ G_DECLARE_FINAL_TYPE (LycheeModel, lychee_model, LYCHEE, MODEL, GObject)
 
 LYCHEE_API LycheeModel *lychee_model_new_from_file (const char *path, GError **error);
 
+/* The same with what the file gets wrong set right: @rope_freq_base 0 = as the file says. */
+LYCHEE_API LycheeModel *lychee_model_new_full (
+    const char *path, double rope_freq_base, GError **error);
+
+/* (array zero-terminated=1): what had to be assumed about the file, each a sentence; maybe empty */
+LYCHEE_API const char *const *lychee_model_get_warnings (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_id (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_path (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_name (LycheeModel *model);

@@ -1,2 +1,546 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/**
+ * LycheeSession:
+ *
+ * A transcript that is being read, and questions about it.
+ *
+ * The transcript goes in chunk by chunk ([method@Session.append]); each is computed once, and its
+ * keys and values stay in the session's [class@Cache]. A question ([method@Session.ask]) is
+ * answered over a snapshot of that cache, while the transcript may go on being read in another
+ * thread.
+ *
+ * One thread at a time may append. Any number of threads may ask meanwhile.
+ */
+
 #include "lychee-session.h"
+
+#include "lychee-executor.h"
+#include "lychee-forward.h"
+
+#include <string.h>
+
+#define DEFAULT_SYSTEM_PROMPT                                                                      \
+  "You are a helpful assistant that reads transcripts of meetings and talks and answers from "     \
+  "what "                                                                                          \
+  "was said."
+#define DEFAULT_LEAD "Transcript:\n\n"
+#define DEFAULT_RESERVE 1024
+
+G_DEFINE_QUARK (lychee - session - error - quark, lychee_session_error)
+
+struct _LycheeSession {
+  GObject parent_instance;
+
+  LycheeModel *model;
+  LycheeCache *cache;
+  LycheeChatFormat template;
+  char *system_prompt;
+  guint max_context;
+  guint64 max_memory;
+  guint reserve;
+  guint threads;
+
+  LycheeExecutor *executor;
+  LycheeForward *reader; /* of the appending thread */
+  gboolean begun;
+
+  GMutex lock;
+  GQueue idle; /* of LycheeForward: those of earlier answers, for the next */
+};
+
+enum {
+  PROP_0,
+  PROP_MODEL,
+  PROP_CACHE,
+  PROP_TEMPLATE,
+  PROP_SYSTEM_PROMPT,
+  PROP_MAX_CONTEXT,
+  PROP_MAX_MEMORY,
+  PROP_RESERVE,
+  PROP_THREADS,
+  N_PROPS
+};
+
+static GParamSpec *props[N_PROPS];
+
+G_DEFINE_FINAL_TYPE (LycheeSession, lychee_session, G_TYPE_OBJECT)
+
+/* LycheeAnswer */
+
+typedef struct {
+  LycheeAnswer answer;
+  gatomicrefcount refs;
+} Answer;
+
+LycheeAnswer *
+lychee_answer_ref (LycheeAnswer *answer)
+{
+  g_atomic_ref_count_inc (&((Answer *) answer)->refs);
+  return answer;
+}
+
+void
+lychee_answer_unref (LycheeAnswer *answer)
+{
+  if (g_atomic_ref_count_dec (&((Answer *) answer)->refs)) {
+    g_free ((char *) answer->text);
+    g_free (answer);
+  }
+}
+
+G_DEFINE_BOXED_TYPE (LycheeAnswer, lychee_answer, lychee_answer_ref, lychee_answer_unref)
+
+/* GObject */
+
+static void
+lychee_session_init (LycheeSession *session)
+{
+  g_mutex_init (&session->lock);
+  g_queue_init (&session->idle);
+}
+
+static void
+lychee_session_constructed (GObject *object)
+{
+  LycheeSession *s = LYCHEE_SESSION (object);
+
+  G_OBJECT_CLASS (lychee_session_parent_class)->constructed (object);
+  g_return_if_fail (s->model != NULL);
+
+  s->executor = lychee_executor_get (s->threads);
+  if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
+    s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
+  if (!s->cache)
+    s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
+        lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
+        s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model), s->max_memory);
+}
+
+static void
+lychee_session_finalize (GObject *object)
+{
+  LycheeSession *s = LYCHEE_SESSION (object);
+
+  g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_forward_free);
+  g_clear_pointer (&s->reader, lychee_forward_free);
+  g_clear_pointer (&s->executor, lychee_executor_unref);
+  g_clear_object (&s->cache);
+  g_clear_object (&s->model);
+  g_free (s->system_prompt);
+  g_mutex_clear (&s->lock);
+  G_OBJECT_CLASS (lychee_session_parent_class)->finalize (object);
+}
+
+static void
+lychee_session_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+{
+  LycheeSession *s = LYCHEE_SESSION (object);
+
+  switch (id) {
+  case PROP_MODEL:
+    s->model = g_value_dup_object (value);
+    break;
+  case PROP_CACHE:
+    s->cache = g_value_dup_object (value);
+    break;
+  case PROP_TEMPLATE:
+    s->template = g_value_get_enum (value);
+    break;
+  case PROP_SYSTEM_PROMPT:
+    s->system_prompt = g_value_dup_string (value);
+    break;
+  case PROP_MAX_CONTEXT:
+    s->max_context = g_value_get_uint (value);
+    break;
+  case PROP_MAX_MEMORY:
+    s->max_memory = g_value_get_uint64 (value);
+    break;
+  case PROP_RESERVE:
+    s->reserve = g_value_get_uint (value);
+    break;
+  case PROP_THREADS:
+    s->threads = g_value_get_uint (value);
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+}
+
+static void
+lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  LycheeSession *s = LYCHEE_SESSION (object);
+
+  switch (id) {
+  case PROP_MODEL:
+    g_value_set_object (value, s->model);
+    break;
+  case PROP_CACHE:
+    g_value_set_object (value, s->cache);
+    break;
+  case PROP_TEMPLATE:
+    g_value_set_enum (value, s->template);
+    break;
+  case PROP_SYSTEM_PROMPT:
+    g_value_set_string (value, s->system_prompt);
+    break;
+  case PROP_MAX_CONTEXT:
+    g_value_set_uint (value, lychee_cache_get_max_tokens (s->cache));
+    break;
+  case PROP_MAX_MEMORY:
+    g_value_set_uint64 (value, lychee_cache_get_max_bytes (s->cache));
+    break;
+  case PROP_RESERVE:
+    g_value_set_uint (value, s->reserve);
+    break;
+  case PROP_THREADS:
+    g_value_set_uint (value, lychee_executor_get_n_threads (s->executor));
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+}
+
+static void
+lychee_session_class_init (LycheeSessionClass *klass)
+{
+  GObjectClass *object = G_OBJECT_CLASS (klass);
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY | G_PARAM_STATIC_STRINGS;
+
+  object->constructed = lychee_session_constructed;
+  object->finalize = lychee_session_finalize;
+  object->set_property = lychee_session_set_property;
+  object->get_property = lychee_session_get_property;
+
+  props[PROP_MODEL] =
+      g_param_spec_object ("model", "Model", "The language model", LYCHEE_TYPE_MODEL, flags);
+  props[PROP_CACHE] = g_param_spec_object ("cache", "Cache",
+      "Where keys and values are kept; made for the model when not given", LYCHEE_TYPE_CACHE,
+      flags);
+  props[PROP_TEMPLATE] = g_param_spec_enum ("template", "Template",
+      "Chat template; unknown: the one in the model file", LYCHEE_TYPE_CHAT_FORMAT,
+      LYCHEE_CHAT_FORMAT_UNKNOWN, flags);
+  props[PROP_SYSTEM_PROMPT] = g_param_spec_string ("system-prompt", "System prompt",
+      "What the model is told before the transcript; empty: nothing", DEFAULT_SYSTEM_PROMPT, flags);
+  props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
+      "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for",
+      0, 1u << 24, 0, flags);
+  props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
+      "Bytes of keys and values, with those of all answers under way; 0: no limit", 0, G_MAXUINT64,
+      0, flags);
+  props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
+      "Tokens of the context that the transcript leaves free for a question and its answer", 0,
+      1u << 24, DEFAULT_RESERVE, flags);
+  props[PROP_THREADS] = g_param_spec_uint (
+      "threads", "Threads", "Threads that compute; 0: one a core", 0, 512, 0, flags);
+  g_object_class_install_properties (object, N_PROPS, props);
+}
+
+/**
+ * lychee_session_new:
+ * @model: a model
+ * @error: return location for a %LYCHEE_SESSION_ERROR
+ *
+ * Makes a session with default settings.
+ *
+ * Returns: (transfer full) (nullable): a session
+ */
+LycheeSession *
+lychee_session_new (LycheeModel *model, GError **error)
+{
+  return g_object_new (LYCHEE_TYPE_SESSION, "model", model, NULL);
+}
+
+/**
+ * lychee_session_get_model:
+ *
+ * Returns: (transfer none): the model
+ */
+LycheeModel *
+lychee_session_get_model (LycheeSession *session)
+{
+  return session->model;
+}
+
+/**
+ * lychee_session_get_cache:
+ *
+ * Returns: (transfer none): the cache
+ */
+LycheeCache *
+lychee_session_get_cache (LycheeSession *session)
+{
+  return session->cache;
+}
+
+/* Computes ids of any number. */
+static gboolean
+prefill (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
+{
+  while (n > 0) {
+    guint now = MIN (n, LYCHEE_FORWARD_MAX_TOKENS);
+
+    if (!lychee_forward_run (forward, cache, ids, now, n == now ? output : LYCHEE_OUTPUT_NONE,
+            logits, cancellable, error))
+      return FALSE;
+    ids += now;
+    n -= now;
+  }
+  return TRUE;
+}
+
+static gboolean
+check_template (LycheeSession *s, GError **error)
+{
+  if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
+    return TRUE;
+  g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
+      "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral or plain",
+      lychee_model_get_path (s->model),
+      lychee_model_get_chat_template (s->model) ? "a chat template that is not known"
+                                                : "no chat template");
+  return FALSE;
+}
+
+/**
+ * lychee_session_begin:
+ * @cancellable: (nullable): a cancellable
+ * @error: return location for an error
+ *
+ * Computes what stands before the transcript: the system prompt and the beginning of the user's
+ * turn. [method@Session.append] does it when it was not done before.
+ *
+ * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR, %LYCHEE_MODEL_ERROR,
+ *   or %G_IO_ERROR_CANCELLED: the session may be begun again
+ */
+gboolean
+lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError **error)
+{
+  g_autoptr (GArray) ids = NULL;
+  const char *system = session->system_prompt;
+
+  if (session->begun)
+    return TRUE;
+  if (!check_template (session, error))
+    return FALSE;
+  if (!session->reader)
+    session->reader = lychee_forward_new (session->model, session->executor);
+  ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  lychee_chat_format_append_prefix (session->template, lychee_model_get_tokenizer (session->model),
+      system && *system ? system : NULL, DEFAULT_LEAD, ids);
+  if (!prefill (session->reader, session->cache, (const gint32 *) ids->data, ids->len,
+          LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
+    lychee_cache_truncate (session->cache, 0);
+    return FALSE;
+  }
+  session->begun = TRUE;
+  return TRUE;
+}
+
+/**
+ * lychee_session_append:
+ * @chunk: the next chunk of the transcript
+ * @cancellable: (nullable): a cancellable
+ * @error: return location for an error
+ *
+ * Reads a chunk. Its keys and values are in the cache when this returns.
+ *
+ * Returns: FALSE with an error of %LYCHEE_CACHE_ERROR (FULL when only the reserve is left),
+ *   %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR or %G_IO_ERROR_CANCELLED; nothing of the chunk is in
+ *   the cache then
+ */
+gboolean
+lychee_session_append (
+    LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error)
+{
+  guint before, max;
+
+  if (!lychee_session_begin (session, cancellable, error))
+    return FALSE;
+  if (chunk->n_ids == 0)
+    return TRUE;
+  before = lychee_cache_get_length (session->cache);
+  max = lychee_cache_get_max_tokens (session->cache);
+  /* A reserve larger than half of a small context would leave nothing to read. */
+  max -= MIN (session->reserve, max / 2);
+  if (before + chunk->n_ids > max) {
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL,
+        "The context of %u tokens is full: the transcript has %u of them, and the rest is kept "
+        "free "
+        "for question and answer",
+        lychee_cache_get_max_tokens (session->cache), before);
+    return FALSE;
+  }
+  if (!prefill (session->reader, session->cache, chunk->ids, chunk->n_ids, LYCHEE_OUTPUT_NONE, NULL,
+          cancellable, error)) {
+    lychee_cache_truncate (session->cache, before);
+    return FALSE;
+  }
+  lychee_cache_add_chunk (session->cache, chunk, before);
+  return TRUE;
+}
+
+static LycheeForward *
+take_forward (LycheeSession *s)
+{
+  LycheeForward *forward;
+
+  g_mutex_lock (&s->lock);
+  forward = g_queue_pop_head (&s->idle);
+  g_mutex_unlock (&s->lock);
+  return forward ? forward : lychee_forward_new (s->model, s->executor);
+}
+
+static void
+give_forward (LycheeSession *s, LycheeForward *forward)
+{
+  g_mutex_lock (&s->lock);
+  g_queue_push_head (&s->idle, forward);
+  g_mutex_unlock (&s->lock);
+}
+
+/* Generates until the model, the limits, the caller or an error ends it. */
+static gboolean
+generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const float *logits,
+    LycheeSampler *sampler, guint max_tokens, LycheeTextFunc func, gpointer user_data, gint64 begun,
+    LycheeAnswer *answer, GString *text, GCancellable *cancellable, GError **error)
+{
+  LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (s->model);
+  g_autoptr (LycheeDecoder) decoder = lychee_decoder_new (tokenizer);
+  guint n_vocab = lychee_model_get_n_vocab (s->model);
+
+  for (;;) {
+    gint32 id = lychee_sampler_sample (sampler, logits, n_vocab);
+    gsize had = text->len;
+
+    if (answer->answer_tokens == 0)
+      answer->seconds_to_first = (g_get_monotonic_time () - begun) / 1e6;
+    if (id < 0) {
+      g_set_error_literal (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_COMPUTE,
+          "The model's output is not a number: the file is broken or of an unknown kind");
+      return FALSE;
+    }
+    if (lychee_tokenizer_is_end (tokenizer, id)) {
+      answer->finish = LYCHEE_FINISH_STOP;
+      break;
+    }
+    answer->answer_tokens++;
+    lychee_decoder_push (decoder, id, text);
+    if (text->len > had && func && !func (text->str + had, user_data)) {
+      answer->finish = LYCHEE_FINISH_CANCELLED;
+      return TRUE;
+    }
+    if (max_tokens > 0 && answer->answer_tokens >= max_tokens) {
+      answer->finish = LYCHEE_FINISH_LENGTH;
+      break;
+    }
+    if (lychee_cache_get_length (tail) == lychee_cache_get_max_tokens (tail)) {
+      answer->finish = LYCHEE_FINISH_LENGTH;
+      break;
+    }
+    if (!lychee_forward_run (
+            forward, tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
+      return FALSE;
+  }
+  {
+    gsize had = text->len;
+
+    lychee_decoder_finish (decoder, text);
+    if (text->len > had && func)
+      func (text->str + had, user_data);
+  }
+  return TRUE;
+}
+
+/* Not an error to the caller: what was said so far is the answer. */
+static gboolean
+forgive_cancel (LycheeAnswer *answer, GError **error)
+{
+  if (!g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+    return FALSE;
+  g_clear_error (error);
+  answer->finish = LYCHEE_FINISH_CANCELLED;
+  return TRUE;
+}
+
+/**
+ * lychee_session_ask:
+ * @question: what to ask about the transcript
+ * @sampler: (nullable): how to choose tokens; its settings are used, not its state
+ * @max_tokens: tokens of the answer at the most, or 0 for as many as the context allows
+ * @func: (nullable) (scope call): called with each piece of the answer
+ * @user_data: for @func
+ * @cancellable: (nullable): a cancellable, taken note of within a token
+ * @error: return location for an error
+ *
+ * Asks about what has been read up to now. Blocks until the answer is complete.
+ *
+ * Returns: (transfer full) (nullable): the answer; a cancelled one has what was said so far. NULL
+ *   with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR or %LYCHEE_MODEL_ERROR
+ */
+LycheeAnswer *
+lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler *sampler,
+    guint max_tokens, LycheeTextFunc func, gpointer user_data, GCancellable *cancellable,
+    GError **error)
+{
+  g_autoptr (LycheeCache) tail = NULL;
+  g_autoptr (LycheeSampler) own_sampler = NULL;
+  g_autoptr (GArray) ids = NULL;
+  g_autoptr (GError) local = NULL;
+  gint64 begun = g_get_monotonic_time ();
+  LycheeAnswer *answer;
+  LycheeForward *forward;
+  GString *text;
+  const float *logits;
+  gboolean ok;
+
+  g_return_val_if_fail (question != NULL, NULL);
+
+  if (!check_template (session, error))
+    return NULL;
+  if (lychee_cache_get_n_chunks (session->cache) == 0) {
+    g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
+        "There is no transcript to answer from: nothing has been read");
+    return NULL;
+  }
+  tail = lychee_cache_fork (session->cache, error);
+  if (!tail)
+    return NULL;
+  ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  lychee_chat_format_append_suffix (
+      session->template, lychee_model_get_tokenizer (session->model), question, ids);
+  if (ids->len >= lychee_cache_get_max_tokens (tail) - lychee_cache_get_length (tail)) {
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
+        "The question has %u tokens, and %u of the context's %u are left: ask a shorter one, or "
+        "raise "
+        "reserve",
+        ids->len, lychee_cache_get_max_tokens (tail) - lychee_cache_get_length (tail),
+        lychee_cache_get_max_tokens (tail));
+    return NULL;
+  }
+
+  own_sampler = sampler ? lychee_sampler_copy (sampler) : lychee_sampler_new ();
+  answer = (LycheeAnswer *) g_new0 (Answer, 1);
+  g_atomic_ref_count_init (&((Answer *) answer)->refs);
+  answer->transcript_tokens = lychee_cache_get_length (tail);
+  answer->prompt_tokens = ids->len;
+  text = g_string_new (NULL);
+
+  forward = take_forward (session);
+  ok = prefill (forward, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST, &logits,
+           cancellable, &local) &&
+       generate (session, forward, tail, logits, own_sampler, max_tokens, func, user_data, begun,
+           answer, text, cancellable, &local);
+  give_forward (session, forward);
+
+  answer->text = g_string_free (text, FALSE);
+  answer->seconds = (g_get_monotonic_time () - begun) / 1e6;
+  if (!ok && !forgive_cancel (answer, &local)) {
+    lychee_answer_unref (answer);
+    g_propagate_error (error, g_steal_pointer (&local));
+    return NULL;
+  }
+  return answer;
+}

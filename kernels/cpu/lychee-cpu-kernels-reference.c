@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The plain reference: one key, one query at a time, nothing clever. */
+
+#include <math.h>
+
+#include "lychee-cpu-kernels-private.h"
+
+static float
+dot_f16 (const float *q, const guint16 *row, guint head_dim)
+{
+  float sum = 0;
+
+  for (guint d = 0; d < head_dim; d++)
+    sum += q[d] * lychee_f16_to_f32_scalar (row[d]);
+  return sum;
+}
+
+static float
+dot_f32 (const float *q, const float *row, guint head_dim)
+{
+  float sum = 0;
+
+  for (guint d = 0; d < head_dim; d++)
+    sum += q[d] * row[d];
+  return sum;
+}
+
+/* Enters a logit into the running softmax of a query; returns the weight of its value. */
+static float
+enter_logit (float logit, float *m, float *l, float *o, guint head_dim)
+{
+  float weight;
+
+  if (logit == -INFINITY)
+    return 0;
+  if (!(logit <= *m)) { /* larger, or NaN */
+    float factor = expf (*m - logit);
+
+    for (guint d = 0; d < head_dim; d++)
+      o[d] *= factor;
+    *l *= factor;
+    *m = logit;
+  }
+  weight = expf (logit - *m);
+  *l += weight;
+  return weight;
+}
+
+static void
+attend_row (const LycheeQueries *queries, guint i, const guint16 *k, const guint16 *v,
+    LycheeSoftmax *softmax)
+{
+  guint head_dim = queries->head_dim;
+  float *o = softmax->o + (gsize) i * head_dim;
+  float logit = queries->scale * dot_f16 (queries->q + (gsize) i * head_dim, k, head_dim);
+  float weight = enter_logit (logit, softmax->m + i, softmax->l + i, o, head_dim);
+
+  for (guint d = 0; d < head_dim; d++)
+    o[d] += weight * lychee_f16_to_f32_scalar (v[d]);
+}
+
+static void
+attend (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
+    const guint32 *visible, LycheeSoftmax *softmax)
+{
+  for (guint i = 0; i < queries->n_queries; i++) {
+    guint n = visible ? MIN (visible[i], n_keys) : n_keys;
+
+    for (guint t = 0; t < n; t++) {
+      gsize at = (gsize) t * queries->head_dim;
+
+      attend_row (queries, i, k + at, v + at, softmax);
+    }
+  }
+}
+
+static void
+attend_gather (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
+    guint n_keys, LycheeSoftmax *softmax)
+{
+  for (guint i = 0; i < queries->n_queries; i++)
+    for (guint t = 0; t < n_keys; t++)
+      attend_row (queries, i, rows[t], rows[t] + value_offset, softmax);
+}
+
+static void
+attend_groups (const LycheeQueries *queries, const float *k, const float *v, const float *log_n,
+    guint n, LycheeSoftmax *softmax)
+{
+  guint head_dim = queries->head_dim;
+
+  for (guint i = 0; i < queries->n_queries; i++) {
+    const float *q = queries->q + (gsize) i * head_dim;
+    float *o = softmax->o + (gsize) i * head_dim;
+
+    for (guint t = 0; t < n; t++) {
+      gsize at = (gsize) t * head_dim;
+      float logit = queries->scale * dot_f32 (q, k + at, head_dim) + log_n[t];
+      float weight = enter_logit (logit, softmax->m + i, softmax->l + i, o, head_dim);
+
+      for (guint d = 0; d < head_dim; d++)
+        o[d] += weight * v[at + d];
+    }
+  }
+}
+
+static void
+score_nodes (const LycheeQueries *queries, const float *centroid, const float *variance,
+    const float *log_n, guint n, float *z, gsize z_stride)
+{
+  guint head_dim = queries->head_dim;
+
+  for (guint i = 0; i < queries->n_queries; i++) {
+    const float *q = queries->q + (gsize) i * head_dim;
+
+    for (guint t = 0; t < n; t++) {
+      gsize at = (gsize) t * head_dim;
+      float x = queries->scale * dot_f32 (q, centroid + at, head_dim) + log_n[t];
+
+      if (variance) {
+        float sum = 0;
+
+        for (guint d = 0; d < head_dim; d++)
+          sum += q[d] * q[d] * variance[at + d];
+        x += queries->scale * sqrtf (sum < 0 ? 0 : sum);
+      }
+      z[i * z_stride + t] = x;
+    }
+  }
+}
+
+static void
+score_leaves (const LycheeQueries *queries, const gint8 *centroid, const float *centroid_scale,
+    const float *log_n, guint n, float *z, gsize z_stride)
+{
+  guint head_dim = queries->head_dim;
+
+  for (guint i = 0; i < queries->n_queries; i++) {
+    const float *q = queries->q + (gsize) i * head_dim;
+
+    for (guint t = 0; t < n; t++) {
+      const gint8 *c = centroid + (gsize) t * head_dim;
+      float sum = 0;
+
+      for (guint d = 0; d < head_dim; d++)
+        sum += q[d] * c[d];
+      z[i * z_stride + t] = queries->scale * centroid_scale[t] * sum + log_n[t];
+    }
+  }
+}
+
+static void
+dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, float *dots)
+{
+  for (guint t = 0; t < n_rows; t++)
+    for (guint c = 0; c < n_centers; c++)
+      dots[(gsize) t * n_centers + c] = dot_f16 (centers + (gsize) c * head_dim, rows[t], head_dim);
+}
+
+static void
+sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum)
+{
+  for (guint t = 0; t < n_rows; t++)
+    for (guint d = 0; d < head_dim; d++)
+      sum[d] += lychee_f16_to_f32_scalar (rows[t][d]);
+}
+
+static void
+f32_to_f16 (const float *from, guint16 *to, gsize n)
+{
+  for (gsize i = 0; i < n; i++)
+    to[i] = lychee_f32_to_f16_scalar (from[i]);
+}
+
+static void
+f16_to_f32 (const guint16 *from, float *to, gsize n)
+{
+  for (gsize i = 0; i < n; i++)
+    to[i] = lychee_f16_to_f32_scalar (from[i]);
+}
+
+const LycheeCpuKernels lychee_cpu_kernels_reference = {
+  .name = "reference",
+  .attend = attend,
+  .attend_gather = attend_gather,
+  .attend_groups = attend_groups,
+  .score_nodes = score_nodes,
+  .score_leaves = score_leaves,
+  .dot_rows = dot_rows,
+  .sum_rows = sum_rows,
+  .f32_to_f16 = f32_to_f16,
+  .f16_to_f32 = f16_to_f32,
+};

@@ -1,0 +1,810 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The vector kernels: this one source is compiled once per instruction set, over the few vector
+ * operations that a lychee-cpu-vec-*.h defines.
+ *
+ * Attention goes through the keys in tiles. Of a tile first all logits are made, then each query's
+ * softmax is updated once, then all values are added with the accumulators in registers. Up to
+ * MANY_FROM - 1 queries, rows are converted as they are read, once per block of queries; dot
+ * products are reduced four keys at a time. From MANY_FROM queries on, the tile is converted once
+ * and its keys are transposed, and both products are register-blocked matrix products.
+ *
+ * How a call is cut into tiles and blocks depends on its sizes alone, so its result does as well.
+ */
+
+#include <float.h>
+#include <math.h>
+
+#include "lychee-cpu-kernels-private.h"
+
+#if defined(LYCHEE_SIMD_AVX512)
+#include "lychee-cpu-vec-avx512.h"
+#elif defined(LYCHEE_SIMD_AVX2)
+#include "lychee-cpu-vec-avx2.h"
+#elif defined(LYCHEE_SIMD_NEON)
+#include "lychee-cpu-vec-neon.h"
+#else
+#include "lychee-cpu-vec-generic.h"
+#endif
+
+#define TILE 64      /* keys a tile, and the stride of logits */
+#define TILE_LONG 32 /* the same for many queries and rows longer than ROW_SHORT */
+#define ROW_SHORT 128
+#define ROW_MAX 256
+
+/* Element types of rows. */
+enum { F16, F32, I8, N_TYPES };
+
+typedef struct {
+  const void *row[TILE]; /* the last one repeated after the end */
+} Tile;
+
+static inline __attribute__ ((always_inline)) VF
+load_row (const void *row, guint i, guint type)
+{
+  switch (type) {
+  case F16:
+    return v_load_f16 ((const guint16 *) row + i);
+  case F32:
+    return v_load ((const float *) row + i);
+  default:
+    return v_load_i8 ((const gint8 *) row + i);
+  }
+}
+
+static inline guint
+type_size (guint type)
+{
+  return type == F16 ? 2 : type == F32 ? 4 : 1;
+}
+
+static inline void
+prefetch_row (const void *row, guint bytes)
+{
+  for (guint b = 0; b < bytes; b += 64)
+    __builtin_prefetch ((const guint8 *) row + b, 0, 3);
+}
+
+/* Relative error below 2e-7 on [-87, 0]; 0 below, NaN for NaN. exp (x) = 2^n exp (r) with |r| <=
+ * ln (2) / 2, and exp (r) by a polynomial of degree 6. */
+static inline VF
+v_exp (VF x)
+{
+  VF n = v_round (v_mul (x, v_set1 (1.44269504f)));
+  VF r = v_fma (n, v_set1 (-0.693145752f), x); /* exact: the constant has 15 bits */
+  VF p;
+
+  r = v_fma (n, v_set1 (-1.42860677e-6f), r);
+  p = v_fma (r, v_set1 (1.0f / 720), v_set1 (1.0f / 120));
+  p = v_fma (p, r, v_set1 (1.0f / 24));
+  p = v_fma (p, r, v_set1 (1.0f / 6));
+  p = v_fma (p, r, v_set1 (0.5f));
+  p = v_fma (p, r, v_set1 (1.0f));
+  p = v_fma (p, r, v_set1 (1.0f));
+  return v_exp_scale (p, n, x);
+}
+
+/* Products over a tile of rows. */
+
+/* s[query][key] = q[query] . row[key], key < n rounded up to 4. */
+#define DOT_ARGS                                                                                   \
+  const float *q, guint head_dim, const Tile *keys, guint n, float *s, const Tile *next
+typedef void (*DotFunc) (DOT_ARGS);
+
+static inline __attribute__ ((always_inline)) void
+dot (DOT_ARGS, guint n_q, guint type)
+{
+  guint bytes = head_dim * type_size (type);
+
+  for (guint t = 0; t < n; t += 4) {
+    const void *const *row = keys->row + t;
+    VF acc[Q_BLOCK][4];
+
+    if (next)
+      for (guint j = 0; j < 4; j++)
+        prefetch_row (next->row[t + j], bytes);
+
+    for (guint i = 0; i < n_q; i++)
+      for (guint j = 0; j < 4; j++)
+        acc[i][j] = v_zero ();
+    for (guint d = 0; d < head_dim; d += VL)
+      for (guint j = 0; j < 4; j++) {
+        VF k = load_row (row[j], d, type);
+
+        for (guint i = 0; i < n_q; i++)
+          acc[i][j] = v_fma (v_load (q + i * head_dim + d), k, acc[i][j]);
+      }
+    for (guint i = 0; i < n_q; i++)
+      v_reduce4 (acc[i][0], acc[i][1], acc[i][2], acc[i][3], s + i * TILE + t);
+  }
+}
+
+/* The same from transposed float keys kt[d][kt_stride], for @n_k vectors of keys. */
+#define PRODUCT_ARGS const float *q, guint head_dim, const float *kt, guint kt_stride, float *s
+typedef void (*ProductFunc) (PRODUCT_ARGS);
+
+static inline __attribute__ ((always_inline)) void
+product (PRODUCT_ARGS, guint n_q, guint n_k)
+{
+  VF acc[Q_BLOCK][V_BLOCK];
+
+  for (guint i = 0; i < n_q; i++)
+    for (guint j = 0; j < n_k; j++)
+      acc[i][j] = v_zero ();
+  for (guint d = 0; d < head_dim; d++) {
+    VF k[V_BLOCK];
+
+    for (guint j = 0; j < n_k; j++)
+      k[j] = v_load (kt + d * kt_stride + j * VL);
+    for (guint i = 0; i < n_q; i++) {
+      VF b = v_set1 (q[i * head_dim + d]);
+
+      for (guint j = 0; j < n_k; j++)
+        acc[i][j] = v_fma (b, k[j], acc[i][j]);
+    }
+  }
+  for (guint i = 0; i < n_q; i++)
+    for (guint j = 0; j < n_k; j++)
+      v_store (s + i * TILE + j * VL, acc[i][j]);
+}
+
+/* o[query][..] = scale[query] o[query][..] + the sum over keys [from, to) of p[query][key] v[key],
+ * for @n_v vectors of each row from element @at on. */
+#define SUM_ARGS                                                                                   \
+  const float *p, const float *scale, const Tile *values, guint from, guint to, guint at,          \
+      guint head_dim, float *o, const Tile *next
+typedef void (*SumFunc) (SUM_ARGS);
+
+static inline __attribute__ ((always_inline)) void
+sum (SUM_ARGS, guint n_q, guint n_v, guint type)
+{
+  VF acc[Q_BLOCK][V_BLOCK];
+  guint bytes = n_v * VL * type_size (type), offset = at * type_size (type);
+
+  for (guint i = 0; i < n_q; i++)
+    for (guint j = 0; j < n_v; j++)
+      acc[i][j] = v_mul (v_set1 (scale[i]), v_load (o + i * head_dim + at + j * VL));
+  for (guint t = from; t < to; t++) {
+    VF v[V_BLOCK];
+
+    if (next)
+      prefetch_row ((const guint8 *) next->row[t] + offset, bytes);
+    for (guint j = 0; j < n_v; j++)
+      v[j] = load_row (values->row[t], at + j * VL, type);
+    for (guint i = 0; i < n_q; i++) {
+      VF b = v_set1 (p[i * TILE + t]);
+
+      for (guint j = 0; j < n_v; j++)
+        acc[i][j] = v_fma (b, v[j], acc[i][j]);
+    }
+  }
+  for (guint i = 0; i < n_q; i++)
+    for (guint j = 0; j < n_v; j++)
+      v_store (o + i * head_dim + at + j * VL, acc[i][j]);
+}
+
+/* The register blocks, one function each. */
+#define DEFINE_DOT(type, n_q)                                                                      \
+  static void dot_##type##_##n_q (DOT_ARGS)                                                        \
+  {                                                                                                \
+    dot (q, head_dim, keys, n, s, next, n_q, type);                                                \
+  }
+#define DEFINE_PRODUCT(n_q, n_k)                                                                   \
+  static void product_##n_q##_##n_k (PRODUCT_ARGS)                                                 \
+  {                                                                                                \
+    product (q, head_dim, kt, kt_stride, s, n_q, n_k);                                             \
+  }
+#define DEFINE_SUM(type, n_q, n_v)                                                                 \
+  static void sum_##type##_##n_q##_##n_v (SUM_ARGS)                                                \
+  {                                                                                                \
+    sum (p, scale, values, from, to, at, head_dim, o, next, n_q, n_v, type);                       \
+  }
+#define DEFINE_FOR_Q(n_q)                                                                          \
+  DEFINE_DOT (F16, n_q)                                                                            \
+  DEFINE_DOT (F32, n_q)                                                                            \
+  DEFINE_DOT (I8, n_q)                                                                             \
+  DEFINE_PRODUCT (n_q, 1)                                                                          \
+  DEFINE_PRODUCT (n_q, 2)                                                                          \
+  DEFINE_PRODUCT (n_q, 3)                                                                          \
+  DEFINE_PRODUCT (n_q, 4)                                                                          \
+  DEFINE_SUM (F16, n_q, 1)                                                                         \
+  DEFINE_SUM (F16, n_q, 2)                                                                         \
+  DEFINE_SUM (F16, n_q, 3)                                                                         \
+  DEFINE_SUM (F16, n_q, 4)                                                                         \
+  DEFINE_SUM (F32, n_q, 1)                                                                         \
+  DEFINE_SUM (F32, n_q, 2)                                                                         \
+  DEFINE_SUM (F32, n_q, 3)                                                                         \
+  DEFINE_SUM (F32, n_q, 4)
+
+DEFINE_FOR_Q (1)
+DEFINE_FOR_Q (2)
+DEFINE_FOR_Q (3)
+#if Q_BLOCK == 6
+DEFINE_FOR_Q (4)
+DEFINE_FOR_Q (5)
+DEFINE_FOR_Q (6)
+#define FOR_Q(macro, ...)                                                                          \
+  macro (__VA_ARGS__, 1), macro (__VA_ARGS__, 2), macro (__VA_ARGS__, 3), macro (__VA_ARGS__, 4),  \
+      macro (__VA_ARGS__, 5), macro (__VA_ARGS__, 6)
+#else
+#define FOR_Q(macro, ...) macro (__VA_ARGS__, 1), macro (__VA_ARGS__, 2), macro (__VA_ARGS__, 3)
+#endif
+
+#define DOT_NAME(type, n_q) dot_##type##_##n_q
+#define PRODUCT_NAMES(name, n_q)                                                                   \
+  {                                                                                                \
+    name##_##n_q##_1, name##_##n_q##_2, name##_##n_q##_3, name##_##n_q##_4                         \
+  }
+
+static const DotFunc dots[N_TYPES][Q_BLOCK] = {
+  { FOR_Q (DOT_NAME, F16) },
+  { FOR_Q (DOT_NAME, F32) },
+  { FOR_Q (DOT_NAME, I8) },
+};
+static const ProductFunc products[Q_BLOCK][V_BLOCK] = { FOR_Q (PRODUCT_NAMES, product) };
+static const SumFunc sums[2][Q_BLOCK][V_BLOCK] = {
+  { FOR_Q (PRODUCT_NAMES, sum_F16) },
+  { FOR_Q (PRODUCT_NAMES, sum_F32) },
+};
+
+/* The size of the next block of @left things in blocks of up to @max, as even as can be. */
+static inline guint
+block_size (guint left, guint max)
+{
+  guint blocks = (left + max - 1) / max;
+
+  return (left + blocks - 1) / blocks;
+}
+
+static void
+product_tile (
+    const float *q, guint n_q, guint head_dim, const float *kt, guint kt_stride, guint n, float *s)
+{
+  guint n_vectors = (n + VL - 1) / VL;
+
+  for (guint at = 0, b; at < n_vectors; at += b) {
+    b = block_size (n_vectors - at, V_BLOCK);
+    products[n_q - 1][b - 1](q, head_dim, kt + at * VL, kt_stride, s + at * VL);
+  }
+}
+
+static void
+sum_tile (const float *p, const float *scale, const Tile *values, guint from, guint to, guint n_q,
+    guint head_dim, float *o, const Tile *next, guint type)
+{
+  guint n_vectors = head_dim / VL;
+
+  for (guint at = 0, b; at < n_vectors; at += b) {
+    b = block_size (n_vectors - at, V_BLOCK);
+    sums[type][n_q - 1][b - 1](p, scale, values, from, to, at * VL, head_dim, o, next);
+  }
+}
+
+/* Where rows come from: a table of them, or one after the other. */
+typedef struct {
+  const guint16 *const *rows;
+  gsize offset; /* bytes after rows[i] */
+  const guint8 *base;
+  gsize stride;
+} Source;
+
+static inline void
+fill_tile (Tile *tile, const Source *source, guint first, guint n)
+{
+  guint t;
+
+  if (source->rows) {
+    for (t = 0; t < n; t++)
+      tile->row[t] = (const guint8 *) source->rows[first + t] + source->offset;
+  } else {
+    const guint8 *row = source->base + (gsize) first * source->stride;
+
+    for (t = 0; t < n; t++, row += source->stride)
+      tile->row[t] = row;
+  }
+  for (; t < TILE; t++)
+    tile->row[t] = tile->row[n - 1];
+}
+
+/* kt[d][kt_stride] = the rows of @keys; @n is rounded up to whole vectors. */
+static inline __attribute__ ((always_inline)) void
+transpose_rows (const Tile *keys, guint n, guint head_dim, guint type, float *kt, guint kt_stride)
+{
+  for (guint t = 0; t < n; t += VL)
+    for (guint d = 0; d < head_dim; d += VL) {
+      VF r[VL];
+
+      for (guint i = 0; i < VL; i++)
+        r[i] = load_row (keys->row[t + i], d, type);
+      v_transpose (r);
+      for (guint i = 0; i < VL; i++)
+        v_store (kt + (d + i) * kt_stride + t, r[i]);
+    }
+}
+
+static void
+transpose_tile (const Tile *keys, guint n, guint head_dim, guint type, float *kt, guint kt_stride)
+{
+  if (type == F16)
+    transpose_rows (keys, n, head_dim, F16, kt, kt_stride);
+  else if (type == F32)
+    transpose_rows (keys, n, head_dim, F32, kt, kt_stride);
+  else
+    transpose_rows (keys, n, head_dim, I8, kt, kt_stride);
+}
+
+/* Softmax. */
+
+/* Turns the dot products s[0 .. n) of a query into exp (logit - m) and updates m and l. Returns
+ * what to multiply the query's o with. Keys from @visible on are not seen: theirs becomes 0. */
+static float
+softmax_tile (float *s, guint visible, guint n, float scale, const float *add, float *m, float *l)
+{
+  guint end = (n + VL - 1) / VL * VL;
+  VF vscale = v_set1 (scale), vmax = v_set1 (-INFINITY), vsum = v_zero (), vm;
+  float tile_max, new_max, factor;
+
+  for (guint t = 0; t < end; t += VL) {
+    VF x = v_mul (v_load (s + t), vscale);
+
+    v_store (s + t, add ? v_add (x, v_load (add + t)) : x);
+  }
+  for (guint t = visible; t < end; t++)
+    s[t] = -INFINITY;
+  for (guint t = 0; t < end; t += VL)
+    vmax = v_max (v_load (s + t), vmax);
+
+  tile_max = v_reduce_max (vmax);
+  new_max = tile_max > *m ? tile_max : *m;
+  if (G_UNLIKELY (new_max == -INFINITY)) {
+    /* Nothing but -inf so far, or a NaN that the maximum passed over. */
+    gboolean any = FALSE; /* GCC 12 vectorises the same loop over new_max itself wrongly */
+
+    for (guint t = 0; t < visible; t++)
+      any |= isnan (s[t]) != 0;
+    if (!any) {
+      memset (s, 0, end * sizeof *s);
+      return 1.0f;
+    }
+    new_max = NAN;
+  }
+  factor = new_max == *m ? 1.0f : v_first (v_exp (v_set1 (*m - new_max)));
+
+  vm = v_set1 (new_max);
+  for (guint t = 0; t < end; t += VL) {
+    VF p = v_exp (v_sub (v_load (s + t), vm));
+
+    v_store (s + t, p);
+    vsum = v_add (vsum, p);
+  }
+  *m = new_max;
+  *l = *l * factor + v_reduce_add (vsum);
+  return factor;
+}
+
+typedef struct {
+  Source k, v;
+  guint type;         /* F16 or F32 */
+  const float *log_n; /* or NULL */
+  const guint32 *visible;
+} Keys;
+
+/* Updates the softmax of @n_q <= Q_BLOCK queries from @first on with a tile of @n keys, the first
+ * of which is key @at. @kt: the transposed keys, or NULL to take them as they are. */
+static inline void
+attend_block (const LycheeQueries *queries, const Keys *keys, guint at, guint n, guint first,
+    guint n_q, const float *kt, guint kt_stride, const Tile *k_tile, const Tile *v_tile,
+    guint v_type, const float *add, const Tile *next_k, const Tile *next_v, LycheeSoftmax *softmax)
+{
+  guint head_dim = queries->head_dim, least = n, most = n, visible[Q_BLOCK];
+  const float *q = queries->q + (gsize) first * head_dim;
+  float *o = softmax->o + (gsize) first * head_dim;
+  float s[Q_BLOCK * TILE], factor[Q_BLOCK];
+  const float one = 1.0f;
+
+  if (keys->visible) {
+    most = 0;
+    for (guint i = 0; i < n_q; i++) {
+      guint32 v = keys->visible[first + i];
+
+      visible[i] = v <= at ? 0 : MIN (v - at, n);
+      least = MIN (least, visible[i]);
+      most = MAX (most, visible[i]);
+    }
+    if (most == 0)
+      return;
+  }
+
+  if (kt)
+    product_tile (q, n_q, head_dim, kt, kt_stride, most, s);
+  else
+    dots[keys->type][n_q - 1](q, head_dim, k_tile, most, s, next_k);
+  for (guint i = 0; i < n_q; i++) {
+    guint seen = keys->visible ? visible[i] : n;
+
+    factor[i] = seen == 0 ? 1.0f
+                          : softmax_tile (s + i * TILE, seen, most, queries->scale, add,
+                                softmax->m + first + i, softmax->l + first + i);
+  }
+
+  /* What only some of the queries see is added query by query: 0 times a value that a query must
+   * not see would be NaN if the value is not finite. */
+  sum_tile (s, factor, v_tile, 0, least, n_q, head_dim, o, next_v, v_type);
+  if (least < most)
+    for (guint i = 0; i < n_q; i++)
+      if (visible[i] > least)
+        sum_tile (s + i * TILE, &one, v_tile, least, visible[i], 1, head_dim,
+            o + (gsize) i * head_dim, NULL, v_type);
+}
+
+static void
+attend_few (const LycheeQueries *queries, const Keys *keys, guint n_keys, LycheeSoftmax *softmax)
+{
+  Tile k_tiles[2], v_tiles[2];
+  float log_n[TILE];
+
+  fill_tile (&k_tiles[0], &keys->k, 0, MIN (n_keys, TILE));
+  fill_tile (&v_tiles[0], &keys->v, 0, MIN (n_keys, TILE));
+  for (guint at = 0, turn = 0; at < n_keys; at += TILE, turn ^= 1) {
+    guint n = MIN (n_keys - at, TILE);
+    const Tile *next_k = NULL, *next_v = NULL;
+
+    if (n_keys - at > TILE) {
+      guint n_next = MIN (n_keys - at - TILE, TILE);
+
+      fill_tile (&k_tiles[turn ^ 1], &keys->k, at + TILE, n_next);
+      fill_tile (&v_tiles[turn ^ 1], &keys->v, at + TILE, n_next);
+      next_k = &k_tiles[turn ^ 1];
+      next_v = &v_tiles[turn ^ 1];
+    }
+    if (keys->log_n) {
+      memset (log_n, 0, sizeof log_n);
+      memcpy (log_n, keys->log_n + at, n * sizeof *log_n);
+    }
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      attend_block (queries, keys, at, n, first, n_q, NULL, 0, &k_tiles[turn], &v_tiles[turn],
+          keys->type, keys->log_n ? log_n : NULL, first == 0 ? next_k : NULL,
+          first == 0 ? next_v : NULL, softmax);
+    }
+  }
+}
+
+/* Transposed keys fit in 32 KiB. */
+static inline guint
+many_tile_size (guint head_dim)
+{
+  return head_dim <= ROW_SHORT ? TILE : TILE_LONG;
+}
+
+static void
+attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, LycheeSoftmax *softmax)
+{
+  float kt[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
+  float values[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
+  float log_n[TILE];
+  guint head_dim = queries->head_dim, tile_size = many_tile_size (head_dim);
+
+  for (guint at = 0; at < n_keys; at += tile_size) {
+    guint n = MIN (n_keys - at, tile_size);
+    Tile k_tile, v_tile;
+
+    fill_tile (&k_tile, &keys->k, at, n);
+    fill_tile (&v_tile, &keys->v, at, n);
+    transpose_tile (&k_tile, n, head_dim, keys->type, kt, tile_size);
+    if (keys->type == F16)
+      for (guint t = 0; t < n; t++) {
+        float *row = values + t * head_dim;
+
+        for (guint d = 0; d < head_dim; d += VL)
+          v_store (row + d, load_row (v_tile.row[t], d, F16));
+        v_tile.row[t] = row;
+      }
+    if (keys->log_n) {
+      memset (log_n, 0, sizeof log_n);
+      memcpy (log_n, keys->log_n + at, n * sizeof *log_n);
+    }
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      attend_block (queries, keys, at, n, first, n_q, kt, tile_size, NULL, &v_tile, F32,
+          keys->log_n ? log_n : NULL, NULL, NULL, softmax);
+    }
+  }
+}
+
+static inline void
+attend_keys (const LycheeQueries *queries, const Keys *keys, guint n_keys, LycheeSoftmax *softmax)
+{
+  if (n_keys == 0)
+    return;
+  if (queries->n_queries < MANY_FROM)
+    attend_few (queries, keys, n_keys, softmax);
+  else
+    attend_many (queries, keys, n_keys, softmax);
+}
+
+/* Vectors longer than a row's last part: the next narrower set takes the call. */
+#ifdef V_NARROWER
+#define NARROWER(head_dim, method, ...)                                                            \
+  if (G_UNLIKELY ((head_dim) % VL)) {                                                              \
+    V_NARROWER.method (__VA_ARGS__);                                                               \
+    return;                                                                                        \
+  }
+#else
+#define NARROWER(head_dim, method, ...)
+#endif
+
+static void
+attend (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
+    const guint32 *visible, LycheeSoftmax *softmax)
+{
+  gsize stride = queries->head_dim * sizeof *k;
+  Keys keys = { .k = { .base = (const guint8 *) k, .stride = stride },
+    .v = { .base = (const guint8 *) v, .stride = stride },
+    .type = F16,
+    .visible = visible };
+
+  NARROWER (queries->head_dim, attend, queries, k, v, n_keys, visible, softmax);
+  attend_keys (queries, &keys, n_keys, softmax);
+}
+
+static void
+attend_gather (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
+    guint n_keys, LycheeSoftmax *softmax)
+{
+  Keys keys = { .k = { .rows = rows },
+    .v = { .rows = rows, .offset = value_offset * sizeof **rows },
+    .type = F16 };
+
+  NARROWER (queries->head_dim, attend_gather, queries, rows, value_offset, n_keys, softmax);
+  attend_keys (queries, &keys, n_keys, softmax);
+}
+
+static void
+attend_groups (const LycheeQueries *queries, const float *k, const float *v, const float *log_n,
+    guint n, LycheeSoftmax *softmax)
+{
+  gsize stride = queries->head_dim * sizeof *k;
+  Keys keys = { .k = { .base = (const guint8 *) k, .stride = stride },
+    .v = { .base = (const guint8 *) v, .stride = stride },
+    .type = F32,
+    .log_n = log_n };
+
+  NARROWER (queries->head_dim, attend_groups, queries, k, v, log_n, n, softmax);
+  attend_keys (queries, &keys, n, softmax);
+}
+
+/* Scores. */
+
+typedef struct {
+  Source rows;
+  guint type;
+  const float *row_scale; /* or NULL */
+  const float *log_n;
+  const float *variance; /* or NULL */
+} Nodes;
+
+/* z of a tile of @n nodes and @n_q <= Q_BLOCK queries, in place of the dot products in @s. */
+static void
+score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n, guint first,
+    guint n_q, float *s)
+{
+  guint head_dim = queries->head_dim, end = (n + VL - 1) / VL * VL;
+  float log_n[TILE] = { 0 }, row_scale[TILE] = { 0 };
+  VF scale = v_set1 (queries->scale);
+
+  memcpy (log_n, nodes->log_n + at, n * sizeof *log_n);
+  if (nodes->row_scale)
+    memcpy (row_scale, nodes->row_scale + at, n * sizeof *row_scale);
+  for (guint t = 0; t < end; t += VL) {
+    VF factor = nodes->row_scale ? v_mul (scale, v_load (row_scale + t)) : scale;
+
+    for (guint i = 0; i < n_q; i++) {
+      float *x = s + i * TILE + t;
+
+      v_store (x, v_fma (v_load (x), factor, v_load (log_n + t)));
+    }
+  }
+
+  if (nodes->variance) {
+    float squares[Q_BLOCK * ROW_MAX], spread[Q_BLOCK * TILE];
+    const float *q = queries->q + (gsize) first * head_dim;
+    Source source = { .base = (const guint8 *) nodes->variance,
+      .stride = head_dim * sizeof (float) };
+    Tile tile;
+
+    for (guint d = 0; d < n_q * head_dim; d += VL)
+      v_store (squares + d, v_mul (v_load (q + d), v_load (q + d)));
+    fill_tile (&tile, &source, at, n);
+    dots[F32][n_q - 1](squares, head_dim, &tile, n, spread, NULL);
+    for (guint i = 0; i < n_q; i++)
+      for (guint t = 0; t < end; t += VL) {
+        float *x = s + i * TILE + t;
+        VF deviation = v_sqrt (v_max (v_zero (), v_load (spread + i * TILE + t)));
+
+        v_store (x, v_fma (scale, deviation, v_load (x)));
+      }
+  }
+}
+
+static void
+score_few (
+    const LycheeQueries *queries, const Nodes *nodes, guint n_nodes, float *z, gsize z_stride)
+{
+  guint head_dim = queries->head_dim;
+  float s[Q_BLOCK * TILE];
+  Tile tile;
+
+  for (guint at = 0; at < n_nodes; at += TILE) {
+    guint n = MIN (n_nodes - at, TILE);
+
+    fill_tile (&tile, &nodes->rows, at, n);
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      dots[nodes->type][n_q - 1](
+          queries->q + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
+      score_block (queries, nodes, at, n, first, n_q, s);
+      for (guint i = 0; i < n_q; i++)
+        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+    }
+  }
+}
+
+static void
+score_many (
+    const LycheeQueries *queries, const Nodes *nodes, guint n_nodes, float *z, gsize z_stride)
+{
+  float kt[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
+  guint head_dim = queries->head_dim, tile_size = many_tile_size (head_dim);
+  float s[Q_BLOCK * TILE];
+  Tile tile;
+
+  for (guint at = 0; at < n_nodes; at += tile_size) {
+    guint n = MIN (n_nodes - at, tile_size);
+
+    fill_tile (&tile, &nodes->rows, at, n);
+    transpose_tile (&tile, n, head_dim, nodes->type, kt, tile_size);
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      product_tile (queries->q + (gsize) first * head_dim, n_q, head_dim, kt, tile_size, n, s);
+      score_block (queries, nodes, at, n, first, n_q, s);
+      for (guint i = 0; i < n_q; i++)
+        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+    }
+  }
+}
+
+static void
+score_nodes (const LycheeQueries *queries, const float *centroid, const float *variance,
+    const float *log_n, guint n, float *z, gsize z_stride)
+{
+  Nodes nodes = { .rows = { .base = (const guint8 *) centroid,
+                      .stride = queries->head_dim * sizeof *centroid },
+    .type = F32,
+    .log_n = log_n,
+    .variance = variance };
+
+  NARROWER (queries->head_dim, score_nodes, queries, centroid, variance, log_n, n, z, z_stride);
+  if (queries->n_queries < MANY_FROM)
+    score_few (queries, &nodes, n, z, z_stride);
+  else
+    score_many (queries, &nodes, n, z, z_stride);
+}
+
+static void
+score_leaves (const LycheeQueries *queries, const gint8 *centroid, const float *centroid_scale,
+    const float *log_n, guint n, float *z, gsize z_stride)
+{
+  Nodes nodes = { .rows = { .base = (const guint8 *) centroid, .stride = queries->head_dim },
+    .type = I8,
+    .row_scale = centroid_scale,
+    .log_n = log_n };
+
+  NARROWER (
+      queries->head_dim, score_leaves, queries, centroid, centroid_scale, log_n, n, z, z_stride);
+  if (queries->n_queries < MANY_FROM)
+    score_few (queries, &nodes, n, z, z_stride);
+  else
+    score_many (queries, &nodes, n, z, z_stride);
+}
+
+/* Rows against centres, and sums of rows. */
+
+static void
+dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, float *dot_products)
+{
+  Source source = { .rows = rows };
+  float s[Q_BLOCK * TILE];
+  Tile tile;
+
+  NARROWER (head_dim, dot_rows, rows, n_rows, centers, n_centers, head_dim, dot_products);
+  for (guint at = 0; at < n_rows; at += TILE) {
+    guint n = MIN (n_rows - at, TILE);
+
+    fill_tile (&tile, &source, at, n);
+    for (guint first = 0, n_c; first < n_centers; first += n_c) {
+      n_c = block_size (n_centers - first, Q_BLOCK);
+      dots[F16][n_c - 1](centers + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
+      for (guint t = 0; t < n; t++) {
+        float *to = dot_products + (gsize) (at + t) * n_centers + first;
+
+        for (guint i = 0; i < n_c; i++)
+          to[i] = s[i * TILE + t];
+      }
+    }
+  }
+}
+
+static inline __attribute__ ((always_inline)) void
+sum_columns (const guint16 *const *rows, guint n_rows, float *total, guint at, guint n_v)
+{
+  VF acc[V_BLOCK];
+
+  for (guint j = 0; j < n_v; j++)
+    acc[j] = v_load (total + at + j * VL);
+  for (guint i = 0; i < n_rows; i++)
+    for (guint j = 0; j < n_v; j++)
+      acc[j] = v_add (acc[j], load_row (rows[i], at + j * VL, F16));
+  for (guint j = 0; j < n_v; j++)
+    v_store (total + at + j * VL, acc[j]);
+}
+
+static void
+sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *total)
+{
+  guint at = 0;
+
+  NARROWER (head_dim, sum_rows, rows, n_rows, head_dim, total);
+  for (; at + V_BLOCK * VL <= head_dim; at += V_BLOCK * VL)
+    sum_columns (rows, n_rows, total, at, V_BLOCK);
+  for (; at < head_dim; at += VL)
+    sum_columns (rows, n_rows, total, at, 1);
+}
+
+static void
+f32_to_f16 (const float *from, guint16 *to, gsize n)
+{
+  gsize i = 0;
+
+  for (; i + VL <= n; i += VL)
+    v_store_f16 (to + i, v_load (from + i));
+  if (i < n) {
+    float f[VL] = { 0 };
+    guint16 h[VL];
+
+    memcpy (f, from + i, (n - i) * sizeof *f);
+    v_store_f16 (h, v_load (f));
+    memcpy (to + i, h, (n - i) * sizeof *h);
+  }
+}
+
+static void
+f16_to_f32 (const guint16 *from, float *to, gsize n)
+{
+  gsize i = 0;
+
+  for (; i + VL <= n; i += VL)
+    v_store (to + i, v_load_f16 (from + i));
+  if (i < n) {
+    guint16 h[VL] = { 0 };
+    float f[VL];
+
+    memcpy (h, from + i, (n - i) * sizeof *h);
+    v_store (f, v_load_f16 (h));
+    memcpy (to + i, f, (n - i) * sizeof *f);
+  }
+}
+
+const LycheeCpuKernels V_KERNELS = {
+  .name = V_NAME,
+  .attend = attend,
+  .attend_gather = attend_gather,
+  .attend_groups = attend_groups,
+  .score_nodes = score_nodes,
+  .score_leaves = score_leaves,
+  .dot_rows = dot_rows,
+  .sum_rows = sum_rows,
+  .f32_to_f16 = f32_to_f16,
+  .f16_to_f32 = f16_to_f32,
+};

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "lychee-executor.h"
+
+#include "lychee-model.h"
+
+#include <ggml-cpu.h>
+
+struct _LycheeExecutor {
+  guint refs; /* under the registry's lock */
+  guint n_threads;
+  struct ggml_threadpool *pool;
+
+  GMutex lock;
+  GCond turn;
+  guint64 next_ticket;
+  guint64 now_serving;
+  guint8 *work;
+  gsize work_size;
+};
+
+static GMutex registry_lock;
+static GHashTable *registry; /* n_threads -> LycheeExecutor, not owned */
+
+LycheeExecutor *
+lychee_executor_get (guint threads)
+{
+  LycheeExecutor *executor;
+
+  if (threads == 0)
+    threads = g_get_num_processors ();
+  threads = MIN (threads, GGML_MAX_N_THREADS);
+
+  g_mutex_lock (&registry_lock);
+  if (!registry)
+    registry = g_hash_table_new (NULL, NULL);
+  executor = g_hash_table_lookup (registry, GUINT_TO_POINTER (threads));
+  if (!executor) {
+    struct ggml_threadpool_params params = ggml_threadpool_params_default (threads);
+
+    executor = g_new0 (LycheeExecutor, 1);
+    executor->n_threads = threads;
+    executor->pool = ggml_threadpool_new (&params);
+    g_mutex_init (&executor->lock);
+    g_cond_init (&executor->turn);
+    g_hash_table_insert (registry, GUINT_TO_POINTER (threads), executor);
+  }
+  executor->refs++;
+  g_mutex_unlock (&registry_lock);
+  return executor;
+}
+
+LycheeExecutor *
+lychee_executor_ref (LycheeExecutor *executor)
+{
+  g_mutex_lock (&registry_lock);
+  executor->refs++;
+  g_mutex_unlock (&registry_lock);
+  return executor;
+}
+
+void
+lychee_executor_unref (LycheeExecutor *executor)
+{
+  gboolean last;
+
+  g_mutex_lock (&registry_lock);
+  last = --executor->refs == 0;
+  if (last) {
+    g_hash_table_remove (registry, GUINT_TO_POINTER (executor->n_threads));
+    if (g_hash_table_size (registry) == 0)
+      g_clear_pointer (&registry, g_hash_table_unref);
+  }
+  g_mutex_unlock (&registry_lock);
+  if (!last)
+    return;
+  ggml_threadpool_free (executor->pool);
+  g_mutex_clear (&executor->lock);
+  g_cond_clear (&executor->turn);
+  g_free (executor->work);
+  g_free (executor);
+}
+
+guint
+lychee_executor_get_n_threads (LycheeExecutor *executor)
+{
+  return executor->n_threads;
+}
+
+static bool
+is_cancelled (void *data)
+{
+  return g_cancellable_is_cancelled (data);
+}
+
+gboolean
+lychee_executor_compute (
+    LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error)
+{
+  struct ggml_cplan plan = ggml_graph_plan (graph, executor->n_threads, executor->pool);
+  enum ggml_status status;
+  guint64 ticket;
+
+  plan.abort_callback = cancellable ? is_cancelled : NULL;
+  plan.abort_callback_data = cancellable;
+
+  g_mutex_lock (&executor->lock);
+  ticket = executor->next_ticket++;
+  while (ticket != executor->now_serving)
+    g_cond_wait (&executor->turn, &executor->lock);
+  g_mutex_unlock (&executor->lock);
+
+  if (executor->work_size < plan.work_size) {
+    g_free (executor->work);
+    executor->work = g_malloc (plan.work_size);
+    executor->work_size = plan.work_size;
+  }
+  plan.work_data = executor->work;
+  status = ggml_graph_compute (graph, &plan);
+
+  g_mutex_lock (&executor->lock);
+  executor->now_serving++;
+  g_cond_broadcast (&executor->turn);
+  g_mutex_unlock (&executor->lock);
+
+  if (status == GGML_STATUS_SUCCESS)
+    return TRUE;
+  if (!g_cancellable_set_error_if_cancelled (cancellable, error))
+    g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_COMPUTE,
+        "The forward pass failed: %s", ggml_status_to_string (status));
+  return FALSE;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "lychee-forward.h"
+
+#include "lychee-attention.h"
+#include "lychee-model-private.h"
+
+#include <ggml-alloc.h>
+#include <ggml-cpu.h>
+#include <ggml.h>
+
+/* Graphs are kept for the shapes in use: decode, a chunk, the rest. */
+#define N_GRAPHS 4
+/* Nodes and leaves of a layer, generously, and those around the layers. */
+#define NODES_PER_LAYER 48
+#define NODES_AROUND 64
+
+typedef struct {
+  LycheeForward *forward;
+  guint layer;
+} Node;
+
+typedef struct {
+  guint n_tokens;
+  LycheeOutput output;
+  guint64 last_used;
+  struct ggml_context *context;
+  struct ggml_gallocr *allocator;
+  struct ggml_cgraph *graph;
+  struct ggml_tensor *ids;
+  struct ggml_tensor *positions;
+  struct ggml_tensor *result; /* logits, or the last store */
+} Graph;
+
+struct _LycheeForward {
+  LycheeModel *model;
+  LycheeExecutor *executor;
+  LycheeAttention *attention;
+  Node *nodes; /* [n_layers], what the custom operations are handed */
+  Graph graphs[N_GRAPHS];
+  guint64 n_runs;
+};
+
+LycheeForward *
+lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (model);
+  LycheeForward *f = g_new0 (LycheeForward, 1);
+
+  f->model = g_object_ref (model);
+  f->executor = lychee_executor_ref (executor);
+  f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim);
+  f->nodes = g_new (Node, hp->n_layers);
+  for (guint i = 0; i < hp->n_layers; i++)
+    f->nodes[i] = (Node){ f, i };
+  return f;
+}
+
+static void
+graph_clear (Graph *graph)
+{
+  g_clear_pointer (&graph->allocator, ggml_gallocr_free);
+  g_clear_pointer (&graph->context, ggml_free);
+  graph->graph = NULL;
+}
+
+void
+lychee_forward_free (LycheeForward *f)
+{
+  for (guint i = 0; i < N_GRAPHS; i++)
+    graph_clear (&f->graphs[i]);
+  lychee_attention_free (f->attention);
+  lychee_executor_unref (f->executor);
+  g_object_unref (f->model);
+  g_free (f->nodes);
+  g_free (f);
+}
+
+/* The custom operations. The barrier that ggml puts between nodes is the one that attention needs
+ * between its steps. */
+
+static void
+op_store (struct ggml_tensor *dst, int thread, int n_threads, void *data)
+{
+  Node *node = data;
+
+  lychee_attention_store (node->forward->attention, node->layer, dst->src[0]->data,
+      dst->src[1]->data, thread, n_threads);
+}
+
+static void
+op_attend (struct ggml_tensor *dst, int thread, int n_threads, void *data)
+{
+  Node *node = data;
+
+  lychee_attention_attend (node->forward->attention, node->layer, dst->src[0]->data);
+}
+
+static void
+op_merge (struct ggml_tensor *dst, int thread, int n_threads, void *data)
+{
+  Node *node = data;
+
+  lychee_attention_merge (node->forward->attention, node->layer, dst->data, thread, n_threads);
+}
+
+static struct ggml_tensor *
+custom (struct ggml_context *c, gint64 ne0, gint64 ne1, struct ggml_tensor *a,
+    struct ggml_tensor *b, ggml_custom_op_t op, Node *node)
+{
+  struct ggml_tensor *args[] = { a, b };
+
+  return ggml_custom_4d (
+      c, GGML_TYPE_F32, ne0, ne1, 1, 1, args, b ? 2 : 1, op, GGML_N_TASKS_MAX, node);
+}
+
+static struct ggml_tensor *
+norm (struct ggml_context *c, const LycheeHparams *hp, struct ggml_tensor *x,
+    struct ggml_tensor *weight)
+{
+  return ggml_mul (c, ggml_rms_norm (c, x, hp->norm_eps), weight);
+}
+
+/* weight x + bias */
+static struct ggml_tensor *
+project (struct ggml_context *c, struct ggml_tensor *weight, struct ggml_tensor *bias,
+    struct ggml_tensor *x)
+{
+  x = ggml_mul_mat (c, weight, x);
+  return bias ? ggml_add (c, x, bias) : x;
+}
+
+/* [head_dim x heads][n] -> the same, each head rotated by its token's position */
+static struct ggml_tensor *
+rope (struct ggml_context *c, LycheeForward *f, struct ggml_tensor *x, guint n_heads,
+    struct ggml_tensor *positions)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+
+  x = ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]);
+  /* The files have queries and keys permuted for rotation of neighbouring pairs. */
+  return ggml_rope_ext (c, x, positions, lychee_model_get_rope_factors (f->model), hp->n_rot,
+      GGML_ROPE_TYPE_NORMAL, hp->rope_n_context, hp->rope_freq_base, hp->rope_freq_scale,
+      hp->rope_ext_factor, hp->rope_attn_factor, 32.0f, 1.0f);
+}
+
+static struct ggml_tensor *
+last_column (struct ggml_context *c, struct ggml_tensor *x)
+{
+  return ggml_view_2d (c, x, x->ne[0], 1, x->nb[1], (x->ne[1] - 1) * x->nb[1]);
+}
+
+static void
+build (LycheeForward *f, Graph *g)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+  gsize n_nodes = hp->n_layers * NODES_PER_LAYER + NODES_AROUND;
+  struct ggml_init_params params = {
+    .mem_size = n_nodes * ggml_tensor_overhead () + ggml_graph_overhead_custom (n_nodes, false),
+    .no_alloc = true,
+  };
+  struct ggml_context *c = ggml_init (params);
+  struct ggml_tensor *x;
+
+  g->context = c;
+  g->graph = ggml_new_graph_custom (c, n_nodes, false);
+  g->ids = ggml_new_tensor_1d (c, GGML_TYPE_I32, g->n_tokens);
+  g->positions = ggml_new_tensor_1d (c, GGML_TYPE_I32, g->n_tokens);
+  ggml_set_input (g->ids);
+  ggml_set_input (g->positions);
+  x = ggml_get_rows (c, lychee_model_get_embedding (f->model), g->ids);
+
+  for (guint i = 0; i < hp->n_layers; i++) {
+    const LycheeLayer *layer = lychee_model_get_layer (f->model, i);
+    gboolean is_last = i == hp->n_layers - 1;
+    struct ggml_tensor *normed = norm (c, hp, x, layer->attn_norm);
+    struct ggml_tensor *k = project (c, layer->k, layer->k_b, normed);
+    struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
+    struct ggml_tensor *q, *y;
+
+    k = rope (c, f, k, hp->n_kv_heads, g->positions);
+    y = custom (c, 1, 1, k, v, op_store, &f->nodes[i]);
+    if (is_last && g->output == LYCHEE_OUTPUT_NONE) {
+      g->result = y; /* the cache has all that anyone will read */
+      break;
+    }
+    q = project (c, layer->q, layer->q_b, normed);
+    q = rope (c, f, q, hp->n_heads, g->positions);
+    y = custom (c, 1, 1, q, y, op_attend, &f->nodes[i]);
+    y = custom (
+        c, (gint64) hp->head_dim * hp->n_heads, g->n_tokens, y, NULL, op_merge, &f->nodes[i]);
+    if (is_last && g->output == LYCHEE_OUTPUT_LAST && g->n_tokens > 1) {
+      y = last_column (c, y);
+      x = last_column (c, x);
+    }
+    x = ggml_add (c, x, project (c, layer->o, layer->o_b, y));
+    normed = norm (c, hp, x, layer->ffn_norm);
+    y = ggml_swiglu_split (
+        c, ggml_mul_mat (c, layer->gate, normed), ggml_mul_mat (c, layer->up, normed));
+    x = ggml_add (c, x, ggml_mul_mat (c, layer->down, y));
+  }
+
+  if (g->output != LYCHEE_OUTPUT_NONE) {
+    x = norm (c, hp, x, lychee_model_get_output_norm (f->model));
+    g->result = ggml_mul_mat (c, lychee_model_get_output (f->model), x);
+  }
+  ggml_set_output (g->result);
+  ggml_build_forward_expand (g->graph, g->result);
+}
+
+static Graph *
+get_graph (LycheeForward *f, guint n_tokens, LycheeOutput output, GError **error)
+{
+  Graph *graph = &f->graphs[0];
+
+  for (guint i = 0; i < N_GRAPHS; i++) {
+    Graph *g = &f->graphs[i];
+
+    if (g->graph && g->n_tokens == n_tokens && g->output == output) {
+      g->last_used = ++f->n_runs;
+      return g;
+    }
+    if (g->last_used < graph->last_used)
+      graph = g;
+  }
+  graph_clear (graph);
+  graph->n_tokens = n_tokens;
+  graph->output = output;
+  graph->last_used = ++f->n_runs;
+  build (f, graph);
+  graph->allocator = ggml_gallocr_new (ggml_backend_cpu_buffer_type ());
+  if (!ggml_gallocr_alloc_graph (graph->allocator, graph->graph)) {
+    graph_clear (graph);
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "The system has no memory to compute %u tokens at a time", n_tokens);
+    return NULL;
+  }
+  return graph;
+}
+
+gboolean
+lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
+{
+  gint32 n_vocab = lychee_model_get_n_vocab (f->model);
+  guint first = lychee_cache_get_length (cache);
+  gint32 *positions;
+  Graph *graph;
+
+  g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
+
+  for (guint i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= n_vocab) {
+      g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_INVALID,
+          "Token id %d is not in the model's vocabulary of %d", ids[i], n_vocab);
+      return FALSE;
+    }
+  if (!lychee_cache_reserve (cache, n, error))
+    return FALSE;
+  graph = get_graph (f, n, output, error);
+  if (!graph)
+    return FALSE;
+
+  memcpy (graph->ids->data, ids, n * sizeof *ids);
+  positions = graph->positions->data;
+  for (guint i = 0; i < n; i++)
+    positions[i] = first + i;
+  lychee_attention_prepare (f->attention, cache, n);
+  if (!lychee_executor_compute (f->executor, graph->graph, cancellable, error))
+    return FALSE;
+  lychee_cache_commit (cache, n);
+  if (logits)
+    *logits = output == LYCHEE_OUTPUT_NONE ? NULL : graph->result->data;
+  return TRUE;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+
+#include "lychee-cache.h"
+#include "lychee-executor.h"
+#include "lychee-model.h"
+
+G_BEGIN_DECLS
+
+/* The forward pass of a model over a cache, as a ggml graph whose attention is ours. Not thread
+ * safe: each thread that runs passes has one of its own; they share model and executor. */
+typedef struct _LycheeForward LycheeForward;
+
+typedef enum {
+  LYCHEE_OUTPUT_NONE, /* only keys and values: reading a transcript */
+  LYCHEE_OUTPUT_LAST, /* logits of the last token */
+  LYCHEE_OUTPUT_ALL,  /* logits of every token */
+} LycheeOutput;
+
+/* Tokens of one pass at the most; more are for the caller to cut. */
+#define LYCHEE_FORWARD_MAX_TOKENS 512
+
+LycheeForward *lychee_forward_new (LycheeModel *model, LycheeExecutor *executor);
+void lychee_forward_free (LycheeForward *forward);
+
+/* Computes @n tokens behind those that @cache holds, and commits them. FALSE: the cache is as
+ * before. @logits: (out) (optional) (transfer none): [rows][n_vocab] of @output, until the next
+ * pass. Ids out of range are LYCHEE_MODEL_ERROR_INVALID; other errors are those of the cache and of
+ * the executor. */
+gboolean lychee_forward_run (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeForward, lychee_forward_free)
+
+G_END_DECLS
