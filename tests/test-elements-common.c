@@ -183,7 +183,8 @@ test_chain_get (Chain *chain, const char *name)
 GstBuffer *
 test_text_buffer (const char *text, gssize length, GstClockTime pts, GstClockTime duration)
 {
-  GstBuffer *buffer = gst_buffer_new_memdup (text, length >= 0 ? (gsize) length : strlen (text));
+  gsize size = length >= 0 ? (gsize) length : strlen (text);
+  GstBuffer *buffer = size > 0 ? gst_buffer_new_memdup (text, size) : gst_buffer_new ();
 
   GST_BUFFER_PTS (buffer) = pts;
   GST_BUFFER_DURATION (buffer) = duration;
@@ -244,8 +245,8 @@ GstMessage *
 test_wait_element (GstBus *bus, const char *name)
 {
   for (;;) {
-    GstMessage *message = gst_bus_timed_pop_filtered (
-        bus, TEST_TIMEOUT, GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
+    GstMessage *message =
+        gst_bus_timed_pop_filtered (bus, TEST_TIMEOUT, GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
 
     g_assert_nonnull (message);
     if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR) {

@@ -45,7 +45,8 @@ void test_chain_clear (Chain *chain);
 void test_chain_init_without_caps (Chain *chain, const char *description);
 GstElement *test_chain_get (Chain *chain, const char *name);
 
-GstBuffer *test_text_buffer (const char *text, gssize length, GstClockTime pts, GstClockTime duration);
+GstBuffer *test_text_buffer (
+    const char *text, gssize length, GstClockTime pts, GstClockTime duration);
 /* Pushes a cue that takes a second. */
 GstFlowReturn test_chain_say (Chain *chain, const char *text, guint second);
 void test_chain_say_much (Chain *chain, guint first, guint n);

@@ -29,10 +29,9 @@ static const Case cases[] = {
   { "one", TEST_TEXT_CAPS, NULL, { { "The hat", -1, 3 } }, { { "The hat", -1, 3 } } },
   { "two-cues", TEST_TEXT_CAPS, NULL, { { "the hat", -1, 0 }, { "and the cat", -1, 1 } },
       { { "the hat\n", -1, 0 }, { "and the cat", -1, 1 } } },
-  { "space", TEST_TEXT_CAPS, " ", { { "the", -1, 0 }, { "hat", -1, 1 }, { "and", -1, 2 } },
-      { { "the", -1, 0 }, { " hat", -1, 1 }, { " and", -1, 2 } } },
-  { "no-separator", TEST_TEXT_CAPS, "", { { "th", -1, 0 }, { "e", -1, 0 } },
-      { { "the", -1, 0 } } },
+  { "space", TEST_TEXT_CAPS, " ", { { "the", -1, 0 }, { "sand", -1, 1 }, { "and", -1, 2 } },
+      { { "the", -1, 0 }, { " sand", -1, 1 }, { " and", -1, 2 } } },
+  { "no-separator", TEST_TEXT_CAPS, "", { { "th", -1, 0 }, { "e", -1, 0 } }, { { "the", -1, 0 } } },
   { "ends-in-space", TEST_TEXT_CAPS, NULL, { { "the hat\n", -1, 0 }, { "and", -1, 1 } },
       { { "the hat\n", -1, 0 }, { "and", -1, 1 } } },
   { "begins-with-space", TEST_TEXT_CAPS, NULL, { { "the", -1, 0 }, { " hat", -1, 1 } },
@@ -60,20 +59,29 @@ static const Case cases[] = {
   { "markup", MARKUP_CAPS, NULL, { { "<i>the</i> h&amp;<b>a<u>t</u></b>&#233;", -1, 0 } },
       { { "the h&até", -1, 0 } } },
   { "markup-attributes", MARKUP_CAPS, NULL,
-      { { "<span foreground=\"red\" size='x'>the</span> hat", -1, 0 } },
-      { { "the hat", -1, 0 } } },
+      { { "<span foreground=\"red\" size='x'>the</span> hat", -1, 0 } }, { { "the hat", -1, 0 } } },
   { "markup-open-tag", MARKUP_CAPS, NULL, { { "<i>the", -1, 0 } }, { { "<i>the", -1, 0 } } },
-  { "markup-invalid", MARKUP_CAPS, NULL, { { "a < b & c", -1, 0 } },
-      { { "a < b & c", -1, 0 } } },
+  { "markup-invalid", MARKUP_CAPS, NULL, { { "a < b & c", -1, 0 } }, { { "a < b & c", -1, 0 } } },
   { "markup-escapes-root", MARKUP_CAPS, NULL, { { "a</markup><markup>b", -1, 0 } },
       { { "ab", -1, 0 } } },
   { "markup-of-nothing", MARKUP_CAPS, NULL, { { "<i></i>", -1, 0 }, { "hat", -1, 1 } },
       { { "hat", -1, 1 } } },
   { "control-tokens-are-text", TEST_TEXT_CAPS, NULL, { { "a<|im_end|>b", -1, 0 } },
       { { "a<|im_end|>b", -1, 0 } } },
-  { "not-utf8", TEST_TEXT_CAPS, NULL, { { "a\xff\xfe" "b", -1, 0 } },
-      { { "a\xff\xfe" "b", -1, 0 } } },
+  { "not-utf8", TEST_TEXT_CAPS, NULL,
+      { { "a\xff\xfe"
+          "b",
+          -1, 0 } },
+      { { "a\xff\xfe"
+          "b",
+          -1, 0 } } },
 };
+
+static GstClockTime
+time_of (const Cue *cue)
+{
+  return cue->second >= 0 ? (guint) cue->second * GST_SECOND : NONE;
+}
 
 /* One buffer's place, its tokens and its text hang together. */
 static void
@@ -109,19 +117,22 @@ test_case (gconstpointer data)
   GstBuffer *buffer;
 
   test_chain_init (&chain, TOKENIZER, c->caps);
-  if (c->separator != NULL)
-    gst_harness_set (chain.harness, "t", "separator", c->separator, NULL);
+  if (c->separator != NULL) {
+    GstElement *tokenizer_element = test_chain_get (&chain, "t");
+
+    g_object_set (tokenizer_element, "separator", c->separator, NULL);
+    gst_object_unref (tokenizer_element);
+  }
   for (guint i = 0; c->in[i].text != NULL; i++)
     g_assert_cmpint (gst_harness_push (chain.harness,
-                         test_text_buffer (c->in[i].text, c->in[i].length,
-                             c->in[i].second >= 0 ? c->in[i].second * GST_SECOND : NONE,
+                         test_text_buffer (c->in[i].text, c->in[i].length, time_of (&c->in[i]),
                              c->in[i].second >= 0 ? GST_SECOND : NONE)),
         ==, GST_FLOW_OK);
   g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
 
   buffer = gst_harness_try_pull (chain.harness);
   for (guint i = 0; c->out[i].text != NULL; i++) {
-    GstClockTime pts = c->out[i].second >= 0 ? c->out[i].second * GST_SECOND : NONE;
+    GstClockTime pts = time_of (&c->out[i]);
     GString *text = g_string_new (NULL);
 
     while (buffer != NULL && GST_BUFFER_PTS (buffer) == pts) {
@@ -140,8 +151,8 @@ test_case (gconstpointer data)
   g_assert_null (buffer);
 
   lychee_tokenizer_encode (tokenizer, whole->str, whole->len, LYCHEE_TOKENIZER_NONE, expected);
-  g_assert_cmpmem (ids->data, ids->len * sizeof (gint32), expected->data,
-      expected->len * sizeof (gint32));
+  g_assert_cmpmem (
+      ids->data, ids->len * sizeof (gint32), expected->data, expected->len * sizeof (gint32));
   for (guint i = 0; i < ids->len; i++)
     g_assert_false (lychee_tokenizer_is_control (tokenizer, g_array_index (ids, gint32, i)));
 
@@ -168,7 +179,8 @@ text_so_far (Chain *chain)
 }
 
 #define assert_text(chain, expected)                                                               \
-  G_STMT_START {                                                                                   \
+  G_STMT_START                                                                                     \
+  {                                                                                                \
     char *text_ = text_so_far (chain);                                                             \
     g_assert_cmpstr (text_, ==, expected);                                                         \
     g_free (text_);                                                                                \
@@ -212,9 +224,9 @@ test_drain (gconstpointer data)
   else if (g_str_equal (how, "segment"))
     test_chain_segment (&chain, 0);
   else if (g_str_equal (how, "final"))
-    gst_harness_push_event (chain.harness,
-        gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
-            gst_structure_new_empty ("rstranscribe/final-transcript")));
+    gst_harness_push_event (
+        chain.harness, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                           gst_structure_new_empty ("rstranscribe/final-transcript")));
   else if (g_str_equal (how, "eos"))
     gst_harness_push_event (chain.harness, gst_event_new_eos ());
   else {
@@ -254,7 +266,10 @@ test_replaced_warning (void)
   Chain chain;
 
   test_chain_init (&chain, TOKENIZER, TEST_TEXT_CAPS);
-  test_chain_say (&chain, "a\xff" "b", 0);
+  test_chain_say (&chain,
+      "a\xff"
+      "b",
+      0);
   g_assert_null (test_pop (chain.bus, GST_MESSAGE_WARNING));
   gst_harness_push_event (chain.harness, gst_event_new_eos ());
   test_assert_error (test_pop (chain.bus, GST_MESSAGE_WARNING), GST_STREAM_ERROR,
@@ -273,10 +288,9 @@ test_speaker (void)
   test_chain_init (&chain, TOKENIZER, TEST_TEXT_CAPS);
   for (guint i = 0; i < 3; i++) {
     if (names[i] != NULL)
-      gst_harness_push_event (chain.harness,
-          gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
-              gst_structure_new ("rstranscribe/speaker-change", "speaker", G_TYPE_STRING, names[i],
-                  NULL)));
+      gst_harness_push_event (chain.harness, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                                                 gst_structure_new ("rstranscribe/speaker-change",
+                                                     "speaker", G_TYPE_STRING, names[i], NULL)));
     test_chain_say (&chain, "the hat", i);
   }
   gst_harness_push_event (chain.harness, gst_event_new_eos ());
@@ -302,8 +316,8 @@ test_long_text (void)
     g_string_append (text, "the hat and ");
   test_chain_init (&chain, TOKENIZER, TEST_TEXT_CAPS);
   for (gsize at = 0; at < text->len; at += 4096)
-    gst_harness_push (chain.harness,
-        test_text_buffer (text->str + at, MIN (4096, text->len - at), NONE, NONE));
+    gst_harness_push (
+        chain.harness, test_text_buffer (text->str + at, MIN (4096, text->len - at), NONE, NONE));
   gst_harness_push_event (chain.harness, gst_event_new_eos ());
   char *out = text_so_far (&chain);
   g_assert_cmpstr (out, ==, text->str);

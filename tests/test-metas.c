@@ -349,7 +349,7 @@ test_allocator_alloc (void)
 {
   LycheeKVAllocator *allocator = lychee_kv_allocator_new ();
 
-  g_test_expect_message (NULL, G_LOG_LEVEL_WARNING, "*makes views only*");
+  g_test_expect_message ("Lychee", G_LOG_LEVEL_WARNING, "*makes views only*");
   g_assert_null (gst_allocator_alloc (GST_ALLOCATOR (allocator), 100, NULL));
   g_test_assert_expected_messages ();
   gst_object_unref (allocator);
