@@ -227,7 +227,7 @@ test_flush (gconstpointer data)
   push_ids (&chain, 200, 4, to);
   gst_harness_push_event (chain.harness, gst_event_new_eos ());
   if (to == 0) {
-    assert_chunk (&chain, 200, 4, to, LYCHEE_BOUNDARY_NONE, 0);
+    assert_chunk (&chain, 200, 4, to, LYCHEE_BOUNDARY_END, 0);
   } else {
     buffer = gst_harness_try_pull (chain.harness);
     g_assert_cmpuint (test_chunk_meta (buffer)->chunk->number, >, 0);
