@@ -482,7 +482,7 @@ built_get (Built *built, guint i, guint dim)
 }
 
 static void
-build_node (Writer *writer, guint at, guint n, Built *built)
+build_node (Writer *writer, guint at, guint n, guint limit, Built *built)
 {
   LycheeIndex *index = writer->index;
   LycheeOpenNode *open = writer->open;
@@ -494,7 +494,9 @@ build_node (Writer *writer, guint at, guint n, Built *built)
   summary = built_get (built, built->summaries->len - 1, dim);
   open->n_leaves = 0;
   open->n_rows = open->built = n;
-  open->limit = MAX (n, next_limit (index));
+  if (limit == 0)
+    limit = next_limit (index);
+  open->limit = MAX (n, limit);
   build_leaves (writer, at, n);
   refresh_open (writer, summary);
   summary->n_rows = n;
@@ -508,7 +510,7 @@ build_nodes (Writer *writer, guint at, guint n, gboolean split, Built *built)
   guint left;
 
   if (n <= writer->index->params.coarse_capacity && !split) {
-    build_node (writer, at, n, built);
+    build_node (writer, at, n, 0, built);
     return;
   }
   left = lychee_sorter_split (writer->sorter, at, n, LEAST_NODE);
@@ -617,11 +619,13 @@ node_append (
 
     built_init (&built);
     load_open (writer);
-    build_nodes (writer, 0, open->n_rows, split, &built);
-    if (split)
+    if (split) {
+      build_nodes (writer, 0, open->n_rows, TRUE, &built);
       index->splits++;
-    else
+    } else {
+      build_node (writer, 0, open->n_rows, open->limit, &built);
       index->rebuilds++;
+    }
     index->bytes -= node_bytes (index, node);
     branch_set (index, branch, i, built_get (&built, 0, dim));
     for (guint k = 1; k < built.summaries->len; k++)
