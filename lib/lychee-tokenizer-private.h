@@ -13,4 +13,10 @@ G_BEGIN_DECLS
 LycheeTokenizer *lychee_tokenizer_new_from_gguf (
     const struct gguf_context *gguf, char **warning, GError **error);
 
+/* What encoder and decoder read; lives as long as @tokenizer. */
+const struct _LycheeVocab *lychee_tokenizer_get_vocab (LycheeTokenizer *tokenizer);
+/* With LYCHEE_TOKENIZER_SPECIAL control tokens give their spelling. */
+LycheeDecoder *lychee_decoder_new_with_flags (
+    LycheeTokenizer *tokenizer, LycheeTokenizerFlags flags);
+
 G_END_DECLS

@@ -69,6 +69,9 @@ LYCHEE_API void lychee_encoder_finish (LycheeEncoder *encoder, GArray *tokens);
 LYCHEE_API void lychee_encoder_reset (LycheeEncoder *encoder);
 /* Bytes that were replaced by U+FFFD because they were not UTF-8, since new or reset. */
 LYCHEE_API guint64 lychee_encoder_get_n_replaced (LycheeEncoder *encoder);
+/* Bytes that were left out because the vocabulary has no token for them (SmolLM2 has none for some
+ * ASCII control characters, and nor do its other readers), since new or reset. */
+LYCHEE_API guint64 lychee_encoder_get_n_dropped (LycheeEncoder *encoder);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeEncoder, lychee_encoder_free)
 
 /* Incremental decoding: each call appends whole UTF-8 characters only to @text; the start of one

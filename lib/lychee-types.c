@@ -1,2 +1,113 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-types.h"
+
+#include <string.h>
+
+G_DEFINE_ENUM_TYPE (LycheeBoundary, lychee_boundary,
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_NONE, "none"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_WORD, "word"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_CLAUSE, "clause"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_SENTENCE, "sentence"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_SPEAKER, "speaker"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_PARAGRAPH, "paragraph"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_DRIFT, "drift"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_END, "end"))
+
+G_DEFINE_BOXED_TYPE (LycheeChunk, lychee_chunk, lychee_chunk_ref, lychee_chunk_unref)
+
+/**
+ * lychee_boundary_to_string:
+ * @boundary: a boundary
+ *
+ * Returns: (nullable): the nick of @boundary ("sentence"), a static string; %NULL where @boundary
+ * is none of the enumeration
+ */
+const char *
+lychee_boundary_to_string (LycheeBoundary boundary)
+{
+  GEnumClass *enum_class = g_type_class_ref (LYCHEE_TYPE_BOUNDARY);
+  GEnumValue *value = g_enum_get_value (enum_class, boundary);
+  const char *nick = value != NULL ? value->value_nick : NULL;
+
+  /* A static type's class stays, and with it the nick. */
+  g_type_class_unref (enum_class);
+  return nick;
+}
+
+/**
+ * lychee_chunk_new:
+ * @ids: (array length=n_ids) (nullable): token ids, copied
+ * @n_ids: how many
+ * @text: (nullable): the text of the chunk, valid UTF-8, copied; %NULL is the empty string
+ * @speaker: (nullable): who speaks, copied
+ * @pts: in nanoseconds, or %LYCHEE_TIME_NONE
+ * @duration: in nanoseconds, or %LYCHEE_TIME_NONE
+ * @boundary: what marks the end
+ * @drift: semantic drift at the end, or NaN
+ * @number: counts chunks from 0
+ *
+ * Returns: (transfer full): a chunk with one reference
+ */
+LycheeChunk *
+lychee_chunk_new (const gint32 *ids, guint n_ids, const char *text, const char *speaker,
+    guint64 pts, guint64 duration, LycheeBoundary boundary, float drift, guint64 number)
+{
+  LycheeChunk *chunk;
+  gsize ids_bytes, text_bytes, speaker_bytes;
+  char *at;
+
+  g_return_val_if_fail (ids != NULL || n_ids == 0, NULL);
+  g_return_val_if_fail (text == NULL || g_utf8_validate (text, -1, NULL), NULL);
+
+  if (text == NULL)
+    text = "";
+  ids_bytes = n_ids * sizeof (gint32);
+  text_bytes = strlen (text) + 1;
+  speaker_bytes = speaker != NULL ? strlen (speaker) + 1 : 0;
+
+  /* One block: chunks are many, small, and live as long as their cache. */
+  chunk = g_atomic_rc_box_alloc (sizeof *chunk + ids_bytes + text_bytes + speaker_bytes);
+  at = (char *) (chunk + 1);
+  if (ids_bytes > 0)
+    memcpy (at, ids, ids_bytes);
+  chunk->ids = (const gint32 *) (gpointer) at;
+  at += ids_bytes;
+  chunk->text = memcpy (at, text, text_bytes);
+  at += text_bytes;
+  chunk->speaker = speaker != NULL ? memcpy (at, speaker, speaker_bytes) : NULL;
+  chunk->n_ids = n_ids;
+  chunk->pts = pts;
+  chunk->duration = duration;
+  chunk->boundary = boundary;
+  chunk->drift = drift;
+  chunk->number = number;
+  return chunk;
+}
+
+/**
+ * lychee_chunk_ref:
+ * @chunk: a chunk
+ *
+ * Adds a reference; from any thread.
+ *
+ * Returns: (transfer full): @chunk
+ */
+LycheeChunk *
+lychee_chunk_ref (LycheeChunk *chunk)
+{
+  g_return_val_if_fail (chunk != NULL, NULL);
+  return g_atomic_rc_box_acquire (chunk);
+}
+
+/**
+ * lychee_chunk_unref:
+ * @chunk: (transfer full): a chunk
+ *
+ * Drops a reference; from any thread.
+ */
+void
+lychee_chunk_unref (LycheeChunk *chunk)
+{
+  g_return_if_fail (chunk != NULL);
+  g_atomic_rc_box_release (chunk);
+}

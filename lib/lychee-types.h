@@ -41,6 +41,9 @@ typedef enum {
   LYCHEE_BOUNDARY_END,
 } LycheeBoundary;
 
+#define LYCHEE_TYPE_BOUNDARY (lychee_boundary_get_type ())
+LYCHEE_API GType lychee_boundary_get_type (void);
+/* The nick: "sentence"; a static string, NULL where @boundary is none of these. */
 LYCHEE_API const char *lychee_boundary_to_string (LycheeBoundary boundary);
 
 /**

@@ -358,13 +358,15 @@ softmax_tile (float *s, guint visible, guint n, float scale, const float *add, f
   new_max = tile_max > *m ? tile_max : *m;
   if (G_UNLIKELY (new_max == -INFINITY)) {
     /* Nothing but -inf so far, or a NaN that the maximum passed over. */
+    gboolean any = FALSE; /* GCC 12 vectorises the same loop over new_max itself wrongly */
+
     for (guint t = 0; t < visible; t++)
-      if (isnan (s[t]))
-        new_max = NAN;
-    if (new_max == -INFINITY) {
+      any |= isnan (s[t]) != 0;
+    if (!any) {
       memset (s, 0, end * sizeof *s);
       return 1.0f;
     }
+    new_max = NAN;
   }
   factor = new_max == *m ? 1.0f : v_first (v_exp (v_set1 (*m - new_max)));
 

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-pretokenizer.h"
+#include <unicode/uchar.h>
+
+typedef enum {
+  CLASS_LETTER,
+  CLASS_NUMBER,
+  CLASS_SPACE,
+  CLASS_OTHER,
+} CharClass;
+
+/* What the pending text is. */
+typedef enum {
+  STATE_START,        /* nothing */
+  STATE_APOSTROPHE,   /* one ' at the start of a word */
+  STATE_CONTRACTION,  /* ' and the r, v or l that may become 're, 've or 'll */
+  STATE_SPACE,        /* white space only */
+  STATE_LETTER,       /* ends with a letter */
+  STATE_NUMBER,       /* ends with a number */
+  STATE_OTHER,        /* ends with something else */
+  STATE_OTHER_ONE,    /* one such character, which may still become the first of a word */
+  STATE_OTHER_NEWLINE /* such characters, then newlines */
+} State;
+
+static CharClass
+classify (gunichar c)
+{
+  if (c < 0x80) {
+    if (g_ascii_isalpha (c))
+      return CLASS_LETTER;
+    if (g_ascii_isdigit (c))
+      return CLASS_NUMBER;
+    return c == ' ' || (c >= '\t' && c <= '\r') ? CLASS_SPACE : CLASS_OTHER;
+  }
+  guint32 category = U_MASK (u_charType ((UChar32) c));
+  if (category & U_GC_L_MASK)
+    return CLASS_LETTER;
+  if (category & U_GC_N_MASK)
+    return CLASS_NUMBER;
+  return u_isUWhiteSpace ((UChar32) c) ? CLASS_SPACE : CLASS_OTHER;
+}
+
+static gboolean
+is_newline (gunichar c)
+{
+  return c == '\n' || c == '\r';
+}
+
+/* The letter that must follow @c in 're, 've and 'll. */
+static char
+contraction_rest (gunichar c)
+{
+  return c == 'l' ? 'l' : 'e';
+}
+
+/* A word starts with @c, which is its only character so far and is not yet counted in length. */
+static void
+begin (LycheePretokenizer *self, gunichar c, CharClass char_class, State other)
+{
+  switch (char_class) {
+  case CLASS_LETTER:
+    self->state = STATE_LETTER;
+    break;
+  case CLASS_NUMBER:
+    self->state = STATE_NUMBER;
+    self->n_digits = 1;
+    break;
+  case CLASS_SPACE:
+    self->state = STATE_SPACE;
+    self->last = self->length;
+    self->newline = 0;
+    break;
+  case CLASS_OTHER:
+    self->state = c == '\'' ? STATE_APOSTROPHE : other;
+    break;
+  }
+}
+
+/* One more character of white space. */
+static void
+extend_space (LycheePretokenizer *self)
+{
+  self->last = self->length;
+}
+
+/* Everything in @ends is given out: offsets count from the last end now. */
+static void
+settle (LycheePretokenizer *self, const gsize *ends, guint n_ends)
+{
+  if (n_ends == 0)
+    return;
+  gsize done = ends[n_ends - 1];
+  self->length -= done;
+  self->last = self->last > done ? self->last - done : 0;
+  self->newline = self->newline > done ? self->newline - done : 0;
+}
+
+/* @c after a lone run of white space that ends with it: in `\s+(?!\S)` the last space is left for
+ * the word that follows. Gives the end before that space; pending is then that one space. */
+static guint
+leave_last_space (LycheePretokenizer *self, gsize start, gsize *ends)
+{
+  if (self->last <= start)
+    return 0;
+  ends[0] = self->last;
+  return 1;
+}
+
+/* What the two contraction states have in common. Returns whether @c completes one. */
+static gboolean
+completes_contraction (LycheePretokenizer *self, gunichar c, gboolean *may_go_on)
+{
+  *may_go_on = FALSE;
+  if (self->state == STATE_CONTRACTION)
+    return c == (gunichar) contraction_rest (self->previous);
+  *may_go_on = c == 'r' || c == 'v' || c == 'l';
+  return c == 's' || c == 't' || c == 'm' || c == 'd';
+}
+
+static guint
+gpt2_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  guint n = 0;
+  gboolean may_go_on;
+
+  switch ((State) self->state) {
+  case STATE_APOSTROPHE:
+  case STATE_CONTRACTION:
+    if (completes_contraction (self, c, &may_go_on)) {
+      ends[n++] = self->length + n_bytes;
+      self->state = STATE_START;
+      break;
+    }
+    if (may_go_on) {
+      self->state = STATE_CONTRACTION;
+      break;
+    }
+    if (self->state == STATE_CONTRACTION) {
+      ends[n++] = 1;
+      if (char_class != CLASS_LETTER)
+        ends[n++] = self->length;
+      begin (self, c, char_class, STATE_OTHER);
+    } else if (char_class == CLASS_OTHER) {
+      self->state = STATE_OTHER;
+    } else {
+      ends[n++] = self->length;
+      begin (self, c, char_class, STATE_OTHER);
+    }
+    break;
+  case STATE_SPACE:
+    if (char_class == CLASS_SPACE) {
+      extend_space (self);
+      break;
+    }
+    n = leave_last_space (self, 0, ends);
+    if (self->previous == ' ') {
+      self->state = char_class == CLASS_LETTER   ? STATE_LETTER
+                    : char_class == CLASS_NUMBER ? STATE_NUMBER
+                                                 : STATE_OTHER;
+    } else {
+      ends[n++] = self->length;
+      begin (self, c, char_class, STATE_OTHER);
+    }
+    break;
+  case STATE_LETTER:
+  case STATE_NUMBER:
+  case STATE_OTHER:
+    if ((self->state == STATE_LETTER && char_class == CLASS_LETTER) ||
+        (self->state == STATE_NUMBER && char_class == CLASS_NUMBER) ||
+        (self->state == STATE_OTHER && char_class == CLASS_OTHER))
+      break;
+    ends[n++] = self->length;
+    begin (self, c, char_class, STATE_OTHER);
+    break;
+  default:
+    begin (self, c, char_class, STATE_OTHER);
+    break;
+  }
+  self->length += n_bytes;
+  settle (self, ends, n);
+  return n;
+}
+
+static guint
+smollm_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  if (char_class != CLASS_NUMBER)
+    return gpt2_push (self, c, char_class, n_bytes, ends);
+
+  gsize length = self->length;
+  guint n = lychee_pretokenizer_finish (self, ends);
+  ends[n++] = length + n_bytes;
+  return n;
+}
+
+static guint
+llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  guint n = 0;
+  guint max_digits = self->kind == LYCHEE_PRETOKENIZER_LLAMA3 ? 3 : 1;
+  gboolean may_go_on;
+
+  switch ((State) self->state) {
+  case STATE_CONTRACTION:
+  case STATE_APOSTROPHE:
+    if (completes_contraction (self, c < 0x80 ? (gunichar) g_ascii_tolower (c) : c, &may_go_on)) {
+      ends[n++] = self->length + n_bytes;
+      self->state = STATE_START;
+      break;
+    }
+    if (may_go_on) {
+      self->state = STATE_CONTRACTION;
+      break;
+    }
+    if (self->state == STATE_CONTRACTION) {
+      /* No contraction: the apostrophe is the one character that a word may start with. */
+      self->state = STATE_LETTER;
+      if (char_class == CLASS_LETTER)
+        break;
+      ends[n++] = self->length;
+      begin (self, c, char_class, STATE_OTHER_ONE);
+      break;
+    }
+    G_GNUC_FALLTHROUGH;
+  case STATE_OTHER_ONE:
+    if (char_class == CLASS_LETTER) {
+      self->state = STATE_LETTER;
+      break;
+    }
+    G_GNUC_FALLTHROUGH;
+  case STATE_OTHER:
+    if (char_class == CLASS_OTHER) {
+      self->state = STATE_OTHER;
+      break;
+    }
+    G_GNUC_FALLTHROUGH;
+  case STATE_OTHER_NEWLINE:
+    if (is_newline (c)) {
+      self->state = STATE_OTHER_NEWLINE;
+      break;
+    }
+    ends[n++] = self->length;
+    begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  case STATE_SPACE: {
+    if (char_class == CLASS_SPACE) {
+      extend_space (self);
+      break;
+    }
+    /* `\s*[\r\n]+` first takes all up to the last newline. */
+    gsize start = self->newline;
+    if (start > 0)
+      ends[n++] = start;
+    if (start < self->length) {
+      n += leave_last_space (self, start, ends + n);
+      if (char_class == CLASS_LETTER) {
+        self->state = STATE_LETTER;
+        break;
+      }
+      if (self->previous == ' ' && char_class == CLASS_OTHER) {
+        self->state = STATE_OTHER;
+        break;
+      }
+      ends[n++] = self->length;
+    }
+    begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  }
+  case STATE_LETTER:
+    if (char_class == CLASS_LETTER)
+      break;
+    ends[n++] = self->length;
+    begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  case STATE_NUMBER:
+    if (char_class == CLASS_NUMBER) {
+      self->n_digits++;
+      break;
+    }
+    ends[n++] = self->length;
+    begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  case STATE_START:
+    begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  }
+  self->length += n_bytes;
+  if (self->state == STATE_SPACE && is_newline (c))
+    self->newline = self->length;
+  if (self->state == STATE_NUMBER && self->n_digits == max_digits) {
+    ends[n++] = self->length;
+    self->state = STATE_START;
+  }
+  settle (self, ends, n);
+  return n;
+}
+
+guint
+lychee_pretokenizer_push (
+    LycheePretokenizer *self, gunichar c, guint n_bytes, gsize ends[LYCHEE_PRETOKENIZER_MAX_ENDS])
+{
+  CharClass char_class = classify (c);
+  guint n = 0;
+
+  switch (self->kind) {
+  case LYCHEE_PRETOKENIZER_GPT2:
+    n = gpt2_push (self, c, char_class, n_bytes, ends);
+    break;
+  case LYCHEE_PRETOKENIZER_SMOLLM:
+    n = smollm_push (self, c, char_class, n_bytes, ends);
+    break;
+  case LYCHEE_PRETOKENIZER_QWEN35:
+    if (char_class == CLASS_OTHER && c >= 0x80 && (U_MASK (u_charType ((UChar32) c)) & U_GC_M_MASK))
+      char_class = CLASS_LETTER;
+    G_GNUC_FALLTHROUGH;
+  case LYCHEE_PRETOKENIZER_LLAMA3:
+  case LYCHEE_PRETOKENIZER_QWEN2:
+    n = llama3_push (self, c, char_class, n_bytes, ends);
+    break;
+  }
+  self->previous = c < 0x80 ? (gunichar) g_ascii_tolower (c) : c;
+  return n;
+}
+
+guint
+lychee_pretokenizer_finish (LycheePretokenizer *self, gsize ends[LYCHEE_PRETOKENIZER_MAX_ENDS])
+{
+  gboolean gpt2 =
+      self->kind == LYCHEE_PRETOKENIZER_GPT2 || self->kind == LYCHEE_PRETOKENIZER_SMOLLM;
+  guint n = 0;
+
+  if (self->length == 0)
+    return 0;
+  if (gpt2 && self->state == STATE_CONTRACTION)
+    ends[n++] = 1;
+  if (!gpt2 && self->state == STATE_SPACE && self->newline > 0 && self->newline < self->length)
+    ends[n++] = self->newline;
+  ends[n++] = self->length;
+  self->state = STATE_START;
+  self->length = 0;
+  self->last = 0;
+  self->newline = 0;
+  return n;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* All public headers of Lychee. */
+#include "lychee-types.h"
+#include "lychee-cache.h"
+#include "lychee-chat-template.h"
+#include "lychee-chunker.h"
+#include "lychee-model.h"
+#include "lychee-sampler.h"
+#include "lychee-session.h"
+#include "lychee-tokenizer.h"

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Summarises a transcript, or answers another question about it, with the pipeline that it prints.
+ * Standard output gets the answer only, written by the pipeline's own fdsink; all else goes to
+ * standard error. pipelines/summarize sets everything up and starts this. */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <gst/gst.h>
+
+#define DEFAULT_PROMPT "Summarize this transcript."
+#define DEFAULT_MAX_TOKENS 256
+/* Progress for a log rather than a terminal: seconds between two lines. */
+#define LOG_INTERVAL 5.0
+
+typedef struct {
+  GMainLoop *loop;
+  GstElement *source;
+  guint64 file_size;
+  int exit_status;
+  gboolean interrupted;
+  gboolean verbose;
+
+  GMutex lock; /* for what follows: streaming threads change it */
+  gboolean terminal;
+  gboolean line_open; /* the terminal shows an unfinished progress line */
+  double last_logged;
+  guint read_tokens;
+  double read_seconds;
+  double read_rate;
+  gboolean answer_begun;
+  char answer_last; /* last byte of the answer, 0 before the first */
+  GstStructure *answer;
+} Run;
+
+/* Ends the progress line, so that what comes next starts its own. Call with the lock held. */
+static void
+close_line (Run *run)
+{
+  if (run->line_open) {
+    fputc ('\n', stderr);
+    run->line_open = FALSE;
+  }
+}
+
+static void G_GNUC_PRINTF (3, 4) say (Run *run, const char *kind, const char *format, ...)
+{
+  va_list arguments;
+  g_autofree char *text = NULL;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+
+  g_mutex_lock (&run->lock);
+  close_line (run);
+  /* The answer may end without a newline, and shares the terminal. */
+  if (run->answer_last != 0 && run->answer_last != '\n' && isatty (STDOUT_FILENO)) {
+    fputc ('\n', stderr);
+    run->answer_last = '\n';
+  }
+  fprintf (stderr, "%s%s\n", kind, g_strdelimit (text, "\n\r", ' '));
+  g_mutex_unlock (&run->lock);
+}
+
+/* In the indexer's streaming thread, so that the last progress is seen before the first word of the
+ * answer. */
+static void
+show_progress (Run *run, const GstStructure *progress)
+{
+  guint tokens = 0;
+  double rate = 0;
+  double seconds = 0;
+  gint64 place = 0;
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  gst_structure_get (progress, "tokens", G_TYPE_UINT, &tokens, "rate", G_TYPE_DOUBLE, &rate,
+      "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+  g_string_printf (text, "reading: %u tokens, %.0f tokens/s", tokens, rate);
+  if (run->file_size > 0 && gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
+    g_string_append_printf (
+        text, ", %d %% of the file", (int) (100 * CLAMP ((double) place / run->file_size, 0, 1)));
+  }
+
+  g_mutex_lock (&run->lock);
+  run->read_tokens = tokens;
+  run->read_seconds = seconds;
+  run->read_rate = rate;
+  if (run->terminal) {
+    fprintf (stderr, "\r%s\033[K", text->str);
+    run->line_open = TRUE;
+  } else if (seconds - run->last_logged >= LOG_INTERVAL) {
+    fprintf (stderr, "%s\n", text->str);
+    run->last_logged = seconds;
+  }
+  g_mutex_unlock (&run->lock);
+}
+
+static GstBusSyncReply
+on_message_sync (GstBus *bus, GstMessage *message, gpointer user_data)
+{
+  if (gst_message_has_name (message, "lychee-progress")) {
+    show_progress (user_data, gst_message_get_structure (message));
+    gst_message_unref (message);
+    return GST_BUS_DROP;
+  }
+  return GST_BUS_PASS;
+}
+
+/* The answer on its way to standard output: the first of it ends the progress. */
+static GstPadProbeReturn
+on_answer (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Run *run = user_data;
+  GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
+  gsize size = gst_buffer_get_size (buffer);
+
+  g_mutex_lock (&run->lock);
+  if (!run->answer_begun) {
+    run->answer_begun = TRUE;
+    if (run->terminal) {
+      close_line (run);
+    } else {
+      fprintf (
+          stderr, "reading: %u tokens, %.0f tokens/s, done\n", run->read_tokens, run->read_rate);
+    }
+    fputc ('\n', stderr);
+  }
+  if (size > 0) {
+    gst_buffer_extract (buffer, size - 1, &run->answer_last, 1);
+  }
+  g_mutex_unlock (&run->lock);
+  return GST_PAD_PROBE_OK;
+}
+
+static gboolean
+on_message (GstBus *bus, GstMessage *message, gpointer user_data)
+{
+  Run *run = user_data;
+  g_autoptr (GError) error = NULL;
+  g_autofree char *debug = NULL;
+
+  switch (GST_MESSAGE_TYPE (message)) {
+  case GST_MESSAGE_ERROR:
+    gst_message_parse_error (message, &error, &debug);
+    say (
+        run, "lychee-summarize: error: ", "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    if (run->verbose && debug != NULL) {
+      say (run, "  ", "%s", debug);
+    }
+    run->exit_status = 1;
+    g_main_loop_quit (run->loop);
+    break;
+  case GST_MESSAGE_WARNING:
+    gst_message_parse_warning (message, &error, &debug);
+    say (run, "lychee-summarize: warning: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
+        error->message);
+    if (run->verbose && debug != NULL) {
+      say (run, "  ", "%s", debug);
+    }
+    break;
+  case GST_MESSAGE_ELEMENT:
+    if (gst_message_has_name (message, "lychee-answer")) {
+      g_clear_pointer (&run->answer, gst_structure_free);
+      run->answer = gst_structure_copy (gst_message_get_structure (message));
+    }
+    break;
+  case GST_MESSAGE_EOS:
+    g_main_loop_quit (run->loop);
+    break;
+  default:
+    break;
+  }
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_interrupt (gpointer user_data)
+{
+  Run *run = user_data;
+
+  run->interrupted = TRUE;
+  g_main_loop_quit (run->loop);
+  return G_SOURCE_REMOVE; /* a second time, the signal ends the program as it always does */
+}
+
+static void
+print_figures (Run *run)
+{
+  guint transcript_tokens = 0;
+  guint answer_tokens = 0;
+  double to_first = 0;
+  double seconds = 0;
+  gboolean truncated = FALSE;
+  const char *finish = gst_structure_get_string (run->answer, "finish");
+
+  gst_structure_get (run->answer, "transcript-tokens", G_TYPE_UINT, &transcript_tokens,
+      "answer-tokens", G_TYPE_UINT, &answer_tokens, "seconds-to-first", G_TYPE_DOUBLE, &to_first,
+      "seconds", G_TYPE_DOUBLE, &seconds, "truncated", G_TYPE_BOOLEAN, &truncated, NULL);
+  if (truncated) {
+    say (run, "lychee-summarize: warning: ",
+        "the transcript is longer than the model's context: the answer knows its first %u tokens",
+        transcript_tokens);
+  }
+  /* The first token's time is the question's; the rate is that of the others. */
+  say (run, "\n",
+      "%u tokens read in %.1f s (%.0f tokens/s); first word after %.2f s; %u tokens of answer%s, "
+      "%.0f tokens/s",
+      run->read_tokens > 0 ? run->read_tokens : transcript_tokens, run->read_seconds,
+      run->read_rate, to_first, answer_tokens,
+      g_strcmp0 (finish, "length") == 0 ? " (cut at max-tokens)" : "",
+      answer_tokens > 1 && seconds > to_first ? (answer_tokens - 1) / (seconds - to_first) : 0.0);
+}
+
+/* VALUE as gst-launch's syntax takes it, whatever is in it. */
+static char *
+quote_for_gst (const char *value)
+{
+  GString *quoted = g_string_new ("\"");
+
+  for (; *value != '\0'; value++) {
+    if (*value == '"' || *value == '\\') {
+      g_string_append_c (quoted, '\\');
+    }
+    g_string_append_c (quoted, *value);
+  }
+  g_string_append_c (quoted, '"');
+  return g_string_free (quoted, FALSE);
+}
+
+/* name=value as a word of a shell's command line: plain where that is safe. */
+static char *
+quote_for_shell (const char *name, const char *value)
+{
+  g_autofree char *for_gst = NULL;
+  g_autofree char *word = NULL;
+
+  if (*value != '\0' &&
+      strspn (value, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_./:,+-") == strlen (value)) {
+    return g_strdup_printf ("%s=%s", name, value);
+  }
+  if (*value != '\0' && strpbrk (value, "\"\\$`!\n\t") == NULL) {
+    return g_strdup_printf ("%s=\"%s\"", name, value);
+  }
+  for_gst = quote_for_gst (value);
+  word = g_shell_quote (for_gst);
+  return g_strdup_printf ("%s=%s", name, word);
+}
+
+/* Whether the file has cues with times (SRT, WebVTT) rather than plain text: what is in it counts,
+ * not its name. */
+static gboolean
+has_cues (const char *path, gboolean *readable)
+{
+  char head[4097];
+  size_t size;
+  FILE *file = g_fopen (path, "rb");
+
+  *readable = file != NULL;
+  if (file == NULL) {
+    return FALSE;
+  }
+  size = fread (head, 1, sizeof head - 1, file);
+  *readable = !ferror (file);
+  fclose (file);
+  /* UTF-16 has a NUL in each of these characters; subparse reads it by its byte order mark. */
+  for (size_t i = 0, kept = 0; i <= size; i++) {
+    if (i == size || head[i] != '\0') {
+      head[kept++] = i == size ? '\0' : head[i];
+    }
+  }
+  return g_str_has_prefix (head, "WEBVTT") || g_str_has_prefix (head, "\xef\xbb\xbfWEBVTT") ||
+         g_regex_match_simple (
+             "^\\s*[\\d:.,]+\\d\\s*-->\\s*\\d", head, G_REGEX_RAW | G_REGEX_MULTILINE, 0);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autofree char *prompt = NULL;
+  int max_tokens = DEFAULT_MAX_TOKENS;
+  gboolean only_print = FALSE;
+  g_auto (GStrv) files = NULL;
+  Run run = { .terminal = isatty (STDERR_FILENO) };
+  const GOptionEntry options[] = {
+    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask (" DEFAULT_PROMPT ")", "TEXT" },
+    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens,
+        "Longest answer, in tokens (" G_STRINGIFY (DEFAULT_MAX_TOKENS) "; 0: as fits)", "N" },
+    { "print", 0, 0, G_OPTION_ARG_NONE, &only_print, "Print the pipeline and stop", NULL },
+    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &run.verbose, "Say more about errors", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
+    { NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr (GError) error = NULL;
+  g_autofree char *source = NULL;
+  g_autofree char *location = NULL;
+  g_autofree char *shell_location = NULL;
+  g_autofree char *question = NULL;
+  g_autofree char *shell_question = NULL;
+  g_autofree char *description = NULL;
+  g_autoptr (GstElement) pipeline = NULL;
+  g_autoptr (GstElement) sink = NULL;
+  g_autoptr (GstPad) pad = NULL;
+  g_autoptr (GstBus) bus = NULL;
+  guint watch;
+  GStatBuf info;
+  gboolean readable;
+
+  g_option_context_set_summary (context,
+      "Reads a transcript (SRT, WebVTT or plain text) and writes what a language model answers.");
+  g_option_context_add_main_entries (context, options, NULL);
+  g_option_context_add_group (context, gst_init_get_option_group ());
+  if (!g_option_context_parse (context, &argc, &argv, &error)) {
+    g_printerr ("lychee-summarize: error: %s\n", error->message);
+    return 2;
+  }
+  if (files == NULL || g_strv_length (files) != 1) {
+    g_printerr ("lychee-summarize: error: name one transcript file\n");
+    return 2;
+  }
+  if (max_tokens < 0) {
+    g_printerr ("lychee-summarize: error: --max-tokens must be 0 or more\n");
+    return 2;
+  }
+  if (prompt == NULL) {
+    prompt = g_strdup (DEFAULT_PROMPT);
+  }
+  if (!g_utf8_validate (prompt, -1, NULL) || *prompt == '\0') {
+    g_printerr ("lychee-summarize: error: the prompt must be UTF-8 text and not empty\n");
+    return 2;
+  }
+
+  if (g_stat (files[0], &info) != 0) {
+    g_printerr ("lychee-summarize: error: %s: %s\n", files[0], g_strerror (errno));
+    return 1;
+  }
+  if (!S_ISREG (info.st_mode)) {
+    g_printerr ("lychee-summarize: error: %s is not a file\n", files[0]);
+    return 1;
+  }
+  if (info.st_size == 0) {
+    g_printerr ("lychee-summarize: error: %s is empty\n", files[0]);
+    return 1;
+  }
+  source = g_strdup (has_cues (files[0], &readable) ? "subparse subtitle-encoding=UTF-8"
+                                                    : "text/x-raw,format=utf8");
+  if (!readable) {
+    g_printerr ("lychee-summarize: error: %s cannot be read: %s\n", files[0], g_strerror (errno));
+    return 1;
+  }
+  run.file_size = info.st_size;
+
+  location = quote_for_gst (files[0]);
+  shell_location = quote_for_shell ("location", files[0]);
+  question = quote_for_gst (prompt);
+  shell_question = quote_for_shell ("prompt", prompt);
+  g_printerr ("gst-launch-1.0 -q filesrc %s ! %s \\\n"
+              "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
+              "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
+      shell_location, source, shell_question, max_tokens);
+  if (only_print) {
+    return 0;
+  }
+  description = g_strdup_printf ("filesrc name=source location=%s ! %s"
+                                 " ! lycheetokenizer ! lycheechunker ! lycheeindexer"
+                                 " ! lycheedecoder prompt=%s max-tokens=%d ! fdsink name=sink",
+      location, source, question, max_tokens);
+
+  pipeline = gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
+  if (pipeline == NULL) {
+    g_printerr ("lychee-summarize: error: %s%s\n", error->message,
+        g_error_matches (error, GST_PARSE_ERROR, GST_PARSE_ERROR_NO_SUCH_ELEMENT)
+            ? " (is the plugin's folder in GST_PLUGIN_PATH?)"
+            : "");
+    return 1;
+  }
+  gst_object_ref_sink (pipeline);
+
+  g_mutex_init (&run.lock);
+  run.loop = g_main_loop_new (NULL, FALSE);
+  run.source = gst_bin_get_by_name (GST_BIN (pipeline), "source");
+  sink = gst_bin_get_by_name (GST_BIN (pipeline), "sink");
+  pad = gst_element_get_static_pad (sink, "sink");
+  gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_BUFFER, on_answer, &run, NULL);
+  bus = gst_element_get_bus (pipeline);
+  gst_bus_set_sync_handler (bus, on_message_sync, &run, NULL);
+  watch = gst_bus_add_watch (bus, on_message, &run);
+  g_unix_signal_add (SIGINT, on_interrupt, &run);
+  g_unix_signal_add (SIGTERM, on_interrupt, &run);
+
+  /* Where this fails, there is an error message on the bus. */
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  g_main_loop_run (run.loop);
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+  gst_bus_set_sync_handler (bus, NULL, NULL, NULL);
+  g_source_remove (watch);
+
+  /* Standard output ends in a newline whatever the model said. */
+  if (run.answer_last != 0 && run.answer_last != '\n') {
+    fputc ('\n', stdout);
+    run.answer_last = '\n';
+    if (fflush (stdout) != 0 && run.exit_status == 0) {
+      say (&run, "lychee-summarize: error: ", "standard output: %s", g_strerror (errno));
+      run.exit_status = 1;
+    }
+  }
+  if (run.interrupted) {
+    say (&run, "lychee-summarize: ", "interrupted");
+    run.exit_status = 130;
+  } else if (run.answer != NULL) {
+    print_figures (&run);
+  } else if (run.exit_status == 0) {
+    say (&run, "lychee-summarize: error: ", "the pipeline ended without an answer");
+    run.exit_status = 1;
+  }
+
+  g_clear_pointer (&run.answer, gst_structure_free);
+  gst_clear_object (&run.source);
+  g_main_loop_unref (run.loop);
+  g_mutex_clear (&run.lock);
+  return run.exit_status;
+}

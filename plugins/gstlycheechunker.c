@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/**
+ * SECTION:element-lycheechunker
+ * @title: lycheechunker
+ *
+ * Cuts a stream of tokens into chunks at natural places.
+ *
+ * Chunks have #lycheechunker:min-tokens to #lycheechunker:max-tokens tokens and end at the
+ * strongest boundary in that range: a paragraph, a change of speaker, the end of a sentence, a
+ * clause mark, the end of a word. Only at a paragraph, a change of speaker or the end is one
+ * shorter. A chunk is the unit in which the transcript is read, indexed and cited.
+ *
+ * A silence of #lycheechunker:silence or more, told by gap events or seen between the times of two
+ * buffers, starts a paragraph: the words before it need not wait for the words after it. Everything
+ * open is closed on end of stream, discontinuity and a new segment.
+ *
+ * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration
+ * that lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of
+ * boundary and number.
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 filesrc location=talk.srt ! subparse subtitle-encoding=UTF-8 ! lycheetokenizer !
+ *     lycheechunker min-tokens=8 max-tokens=16 ! fakesink dump=true
+ * ]|
+ */
+
+#include "gstlycheechunker.h"
+
+#include "lychee-chunker.h"
+#include "lychee-element.h"
+#include "lychee-meta.h"
+
+GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
+#define GST_CAT_DEFAULT lychee_chunker_debug
+
+#define DEFAULT_MIN_TOKENS 8
+#define DEFAULT_MAX_TOKENS 16
+#define DEFAULT_SILENCE (2 * GST_SECOND)
+
+enum {
+  PROP_0,
+  PROP_MIN_TOKENS,
+  PROP_MAX_TOKENS,
+  PROP_SILENCE,
+};
+
+struct _GstLycheeChunker {
+  GstElement parent;
+
+  GstPad *sinkpad;
+  GstPad *srcpad;
+
+  /* under the object lock */
+  guint min_tokens;
+  guint max_tokens;
+  GstClockTime silence;
+
+  /* of the streaming thread */
+  LycheeChunker *chunker;
+  GPtrArray *chunks;     /* LycheeChunk: settled, not pushed yet */
+  GstClockTime said_end; /* when the last word ended */
+  gboolean paragraph;    /* the next token starts one */
+  gboolean flushed;      /* the next segment tells whether the transcript goes on */
+  gboolean discont;
+};
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-tokens"));
+
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE (
+    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));
+
+#define gst_lychee_chunker_parent_class parent_class
+G_DEFINE_TYPE_WITH_CODE (GstLycheeChunker, gst_lychee_chunker, GST_TYPE_ELEMENT,
+    GST_DEBUG_CATEGORY_INIT (lychee_chunker_debug, "lycheechunker", 0, "Tokens to chunks"))
+GST_ELEMENT_REGISTER_DEFINE (lycheechunker, "lycheechunker", GST_RANK_NONE, GST_TYPE_LYCHEE_CHUNKER)
+
+static void gst_lychee_chunker_finalize (GObject *object);
+static void gst_lychee_chunker_set_property (
+    GObject *object, guint id, const GValue *value, GParamSpec *pspec);
+static void gst_lychee_chunker_get_property (
+    GObject *object, guint id, GValue *value, GParamSpec *pspec);
+static GstStateChangeReturn gst_lychee_chunker_change_state (
+    GstElement *element, GstStateChange transition);
+static GstFlowReturn gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
+static gboolean gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
+
+static void
+gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+
+  object_class->finalize = gst_lychee_chunker_finalize;
+  object_class->set_property = gst_lychee_chunker_set_property;
+  object_class->get_property = gst_lychee_chunker_get_property;
+  element_class->change_state = gst_lychee_chunker_change_state;
+
+  /**
+   * lycheechunker:min-tokens:
+   *
+   * Fewest tokens in a chunk, except at a paragraph, a change of speaker or the end. Where it is
+   * more than #lycheechunker:max-tokens, that one counts.
+   */
+  g_object_class_install_property (object_class, PROP_MIN_TOKENS,
+      g_param_spec_uint ("min-tokens", "Fewest tokens",
+          "Fewest tokens in a chunk, except at a paragraph, a change of speaker or the end", 1,
+          4096, DEFAULT_MIN_TOKENS,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
+  /**
+   * lycheechunker:max-tokens:
+   *
+   * Most tokens in a chunk.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_TOKENS,
+      g_param_spec_uint ("max-tokens", "Most tokens", "Most tokens in a chunk", 1, 4096,
+          DEFAULT_MAX_TOKENS,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
+  /**
+   * lycheechunker:silence:
+   *
+   * Nanoseconds without words after which a paragraph starts.
+   */
+  g_object_class_install_property (object_class, PROP_SILENCE,
+      g_param_spec_uint64 ("silence", "Silence",
+          "Nanoseconds without words that close the open chunk and start a paragraph (0: any gap "
+          "does)",
+          0, G_MAXUINT64, DEFAULT_SILENCE,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
+
+  gst_element_class_add_static_pad_template (element_class, &sink_template);
+  gst_element_class_add_static_pad_template (element_class, &src_template);
+  gst_element_class_set_static_metadata (element_class, "Lychee chunker", "Filter/Text",
+      "Cuts a stream of tokens into chunks at natural places", "The Lychee authors");
+}
+
+static void
+gst_lychee_chunker_init (GstLycheeChunker *self)
+{
+  self->min_tokens = DEFAULT_MIN_TOKENS;
+  self->max_tokens = DEFAULT_MAX_TOKENS;
+  self->silence = DEFAULT_SILENCE;
+  self->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
+  self->said_end = GST_CLOCK_TIME_NONE;
+  self->discont = TRUE;
+
+  self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
+  gst_pad_set_chain_function (self->sinkpad, gst_lychee_chunker_chain);
+  gst_pad_set_event_function (self->sinkpad, gst_lychee_chunker_sink_event);
+  gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
+
+  self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
+  gst_pad_use_fixed_caps (self->srcpad);
+  gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
+}
+
+/* Forgets what is open, and begins to count chunks again. */
+static void
+gst_lychee_chunker_reset (GstLycheeChunker *self)
+{
+  g_clear_object (&self->chunker);
+  g_ptr_array_set_size (self->chunks, 0);
+  self->said_end = GST_CLOCK_TIME_NONE;
+  self->paragraph = FALSE;
+  self->flushed = FALSE;
+  self->discont = TRUE;
+}
+
+/* Throws away what is open. */
+static void
+gst_lychee_chunker_flush (GstLycheeChunker *self)
+{
+  if (self->chunker != NULL)
+    lychee_chunker_drain (self->chunker, self->chunks);
+  g_ptr_array_set_size (self->chunks, 0);
+  self->flushed = TRUE;
+  self->discont = TRUE;
+}
+
+static void
+gst_lychee_chunker_finalize (GObject *object)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
+
+  gst_lychee_chunker_reset (self);
+  g_ptr_array_unref (self->chunks);
+  G_OBJECT_CLASS (parent_class)->finalize (object);
+}
+
+static void
+gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
+
+  GST_OBJECT_LOCK (self);
+  switch (id) {
+  case PROP_MIN_TOKENS:
+    self->min_tokens = g_value_get_uint (value);
+    break;
+  case PROP_MAX_TOKENS:
+    self->max_tokens = g_value_get_uint (value);
+    break;
+  case PROP_SILENCE:
+    self->silence = g_value_get_uint64 (value);
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+  GST_OBJECT_UNLOCK (self);
+}
+
+static void
+gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
+
+  GST_OBJECT_LOCK (self);
+  switch (id) {
+  case PROP_MIN_TOKENS:
+    g_value_set_uint (value, self->min_tokens);
+    break;
+  case PROP_MAX_TOKENS:
+    g_value_set_uint (value, self->max_tokens);
+    break;
+  case PROP_SILENCE:
+    g_value_set_uint64 (value, self->silence);
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+  GST_OBJECT_UNLOCK (self);
+}
+
+static GstClockTime
+get_silence (GstLycheeChunker *self)
+{
+  GstClockTime silence;
+
+  GST_OBJECT_LOCK (self);
+  silence = self->silence;
+  GST_OBJECT_UNLOCK (self);
+  return silence;
+}
+
+static void
+ensure_chunker (GstLycheeChunker *self)
+{
+  guint min_tokens, max_tokens;
+
+  if (self->chunker != NULL)
+    return;
+  GST_OBJECT_LOCK (self);
+  max_tokens = self->max_tokens;
+  min_tokens = MIN (self->min_tokens, max_tokens);
+  GST_OBJECT_UNLOCK (self);
+  self->chunker = lychee_chunker_new (min_tokens, max_tokens);
+}
+
+static GstFlowReturn
+push_chunk (GstLycheeChunker *self, LycheeChunk *chunk)
+{
+  gsize size = chunk->n_ids * sizeof (gint32);
+  /* The buffer shows the chunk's own ids, which never change. */
+  GstBuffer *buffer = gst_buffer_new_wrapped_full (GST_MEMORY_FLAG_READONLY, (gpointer) chunk->ids,
+      size, 0, size, lychee_chunk_ref (chunk), (GDestroyNotify) lychee_chunk_unref);
+
+  GST_BUFFER_PTS (buffer) = chunk->pts;
+  GST_BUFFER_DURATION (buffer) = chunk->duration;
+  GST_BUFFER_OFFSET (buffer) = chunk->number;
+  if (self->discont) {
+    GST_BUFFER_FLAG_SET (buffer, GST_BUFFER_FLAG_DISCONT);
+    self->discont = FALSE;
+  }
+  lychee_buffer_add_chunk_meta (buffer, chunk);
+  GST_LOG_OBJECT (self, "chunk %" G_GUINT64_FORMAT ": %u tokens, ends at %s", chunk->number,
+      chunk->n_ids, lychee_boundary_to_string (chunk->boundary));
+  return gst_pad_push (self->srcpad, buffer);
+}
+
+static GstFlowReturn
+push_settled (GstLycheeChunker *self)
+{
+  GstFlowReturn ret = GST_FLOW_OK;
+
+  for (guint i = 0; i < self->chunks->len && ret == GST_FLOW_OK; i++)
+    ret = push_chunk (self, g_ptr_array_index (self->chunks, i));
+  g_ptr_array_set_size (self->chunks, 0);
+  return ret;
+}
+
+/* Closes what is open. */
+static GstFlowReturn
+gst_lychee_chunker_drain (GstLycheeChunker *self)
+{
+  if (self->chunker == NULL)
+    return GST_FLOW_OK;
+  lychee_chunker_drain (self->chunker, self->chunks);
+  return push_settled (self);
+}
+
+/* The buffer's ids are tokens with text of the meta; FALSE where they contradict each other. */
+static gboolean
+push_tokens (GstLycheeChunker *self, GstBuffer *buffer, const gint32 *ids, gsize n)
+{
+  LycheeTextMeta *meta = lychee_buffer_get_text_meta (buffer);
+  LycheeChunkerToken token = { 0 };
+
+  if (meta != NULL && meta->n_tokens != n)
+    return FALSE;
+  token.pts = GST_BUFFER_PTS (buffer);
+  token.duration = GST_BUFFER_DURATION (buffer);
+  token.speaker = meta != NULL ? meta->speaker : NULL;
+
+  for (gsize i = 0; i < n; i++) {
+    token.id = ids[i];
+    token.text = "";
+    token.text_length = 0;
+    if (meta != NULL) {
+      const LycheeToken *place = &meta->tokens[i];
+
+      if (place->id != ids[i] || place->offset > meta->text_length ||
+          place->length > meta->text_length - place->offset)
+        return FALSE;
+      token.text = meta->text + place->offset;
+      token.text_length = place->length;
+    }
+    token.paragraph = self->paragraph;
+    self->paragraph = FALSE;
+    lychee_chunker_push (self->chunker, &token, self->chunks);
+  }
+  return TRUE;
+}
+
+static void
+note_silence (GstLycheeChunker *self, GstBuffer *buffer)
+{
+  GstClockTime pts = GST_BUFFER_PTS (buffer);
+
+  if (!GST_CLOCK_TIME_IS_VALID (pts))
+    return;
+  if (GST_CLOCK_TIME_IS_VALID (self->said_end) && pts > self->said_end &&
+      pts - self->said_end >= get_silence (self))
+    self->paragraph = TRUE;
+  if (GST_BUFFER_DURATION_IS_VALID (buffer))
+    pts += GST_BUFFER_DURATION (buffer);
+  /* Cues may overlap. */
+  if (!GST_CLOCK_TIME_IS_VALID (self->said_end) || pts > self->said_end)
+    self->said_end = pts;
+}
+
+static GstFlowReturn
+gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
+  GstFlowReturn ret = GST_FLOW_OK;
+  GstMapInfo map;
+  gboolean valid;
+
+  if (!gst_pad_has_current_caps (self->srcpad)) {
+    gst_buffer_unref (buffer);
+    return GST_FLOW_NOT_NEGOTIATED;
+  }
+  if (GST_BUFFER_IS_DISCONT (buffer)) {
+    ret = gst_lychee_chunker_drain (self);
+    self->discont = TRUE;
+    if (ret != GST_FLOW_OK) {
+      gst_buffer_unref (buffer);
+      return ret;
+    }
+  }
+
+  ensure_chunker (self);
+  if (!gst_buffer_map (buffer, &map, GST_MAP_READ)) {
+    GST_ELEMENT_ERROR (
+        self, RESOURCE, READ, ("The tokens could not be read."), ("gst_buffer_map failed"));
+    gst_buffer_unref (buffer);
+    return GST_FLOW_ERROR;
+  }
+  note_silence (self, buffer);
+  valid = map.size % sizeof (gint32) == 0 &&
+          push_tokens (self, buffer, (const gint32 *) map.data, map.size / sizeof (gint32));
+  gst_buffer_unmap (buffer, &map);
+
+  if (valid) {
+    ret = push_settled (self);
+  } else {
+    GST_ELEMENT_ERROR (self, STREAM, FORMAT,
+        ("What arrives here as tokens is broken: the ids and what is said about them differ."),
+        ("%" GST_PTR_FORMAT, buffer));
+    ret = GST_FLOW_ERROR;
+  }
+  gst_buffer_unref (buffer);
+  return ret;
+}
+
+static gboolean
+gst_lychee_chunker_set_caps (GstLycheeChunker *self, GstCaps *caps)
+{
+  const char *model = gst_structure_get_string (gst_caps_get_structure (caps, 0), "model");
+  GstCaps *src_caps = gst_caps_new_empty_simple ("application/x-lychee-chunks");
+  gboolean ret;
+
+  if (model != NULL)
+    gst_caps_set_simple (src_caps, "model", G_TYPE_STRING, model, NULL);
+  ret = gst_pad_set_caps (self->srcpad, src_caps);
+  gst_caps_unref (src_caps);
+  return ret;
+}
+
+static void
+gst_lychee_chunker_segment (GstLycheeChunker *self, GstEvent *event)
+{
+  const GstSegment *segment;
+
+  gst_event_parse_segment (event, &segment);
+  if (self->flushed && !lychee_segment_goes_on (segment, self->said_end))
+    gst_lychee_chunker_reset (self);
+  else
+    gst_lychee_chunker_drain (self);
+  self->flushed = FALSE;
+}
+
+/* A gap that lasts as long as a silence, counted from the last word on, closes what is open. */
+static void
+gst_lychee_chunker_gap (GstLycheeChunker *self, GstEvent *event)
+{
+  GstClockTime pts, duration, end;
+
+  gst_event_parse_gap (event, &pts, &duration);
+  if (GST_CLOCK_TIME_IS_VALID (duration) && GST_CLOCK_TIME_IS_VALID (self->said_end)) {
+    end = pts + duration;
+    if (end < self->said_end || end - self->said_end < get_silence (self))
+      return;
+  }
+  gst_lychee_chunker_drain (self);
+}
+
+static gboolean
+gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
+
+  GST_LOG_OBJECT (self, "%" GST_PTR_FORMAT, event);
+
+  switch (GST_EVENT_TYPE (event)) {
+  case GST_EVENT_STREAM_START:
+    gst_lychee_chunker_drain (self);
+    gst_lychee_chunker_reset (self);
+    break;
+  case GST_EVENT_CAPS: {
+    GstCaps *caps;
+    gboolean ret;
+
+    gst_event_parse_caps (event, &caps);
+    gst_lychee_chunker_drain (self);
+    ret = gst_lychee_chunker_set_caps (self, caps);
+    gst_event_unref (event);
+    return ret;
+  }
+  case GST_EVENT_SEGMENT:
+    gst_lychee_chunker_segment (self, event);
+    break;
+  case GST_EVENT_EOS:
+    gst_lychee_chunker_drain (self);
+    break;
+  case GST_EVENT_GAP:
+    gst_lychee_chunker_gap (self, event);
+    break;
+  case GST_EVENT_FLUSH_STOP:
+    gst_lychee_chunker_flush (self);
+    break;
+  default:
+    break;
+  }
+  return gst_pad_event_default (pad, parent, event);
+}
+
+static GstStateChangeReturn
+gst_lychee_chunker_change_state (GstElement *element, GstStateChange transition)
+{
+  GstStateChangeReturn ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+    gst_lychee_chunker_reset (GST_LYCHEE_CHUNKER (element));
+  return ret;
+}

@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/**
+ * SECTION:element-lycheeindexer
+ * @title: lycheeindexer
+ *
+ * Reads a transcript with a language model, chunk by chunk, and keeps the keys and values (KV
+ * cache) of all of it.
+ *
+ * Each chunk is computed once, in the streaming thread, and goes downstream as one buffer: its keys
+ * and values. The memory is a view into the cache (`memory:LycheeKV`), which costs nothing; mapping
+ * it for reading makes a copy as `[layer][K then V][kv-head][token][head-dim]`, 16-bit floats.
+ * Offset and offset end of the buffer are token positions in the cache, which also holds the system
+ * prompt. A LycheeKVMeta has the cache and the chunk. An allocator that downstream proposes is used
+ * if it is of this kind.
+ *
+ * A transcript begins with a stream, and anew with a flush that does not merely go forward.
+ *
+ * Where the context (#lycheeindexer:max-context) or the memory (#lycheeindexer:max-memory) is used
+ * up, the transcript up to there is kept and the rest is left out. A warning message
+ * (#GST_RESOURCE_ERROR_NO_SPACE_LEFT) says at once how much was read, and another one at the end
+ * how much was left out; a `lychee-truncated` event tells downstream.
+ *
+ * ## Messages
+ * A few times a second and at the end, an element message `lychee-progress`:
+ *
+ * * `tokens` (uint): tokens of the transcript read so far
+ * * `chunks` (uint): in so many chunks
+ * * `rate` (double): tokens a second of reading
+ * * `seconds` (double): spent reading, without waiting for input
+ *
+ * ## Example launch line
+ * |[
+ * gst-launch-1.0 filesrc location=talk.srt ! subparse subtitle-encoding=UTF-8 ! lycheetokenizer !
+ *     lycheechunker ! lycheeindexer max-context=4096 ! lycheedecoder ! fdsink
+ * ]|
+ */
+
+#include "gstlycheeindexer.h"
+
+#include <math.h>
+
+#include "lychee-element.h"
+#include "lychee-kv-memory.h"
+#include "lychee-meta.h"
+#include "lychee-model-context.h"
+#include "lychee-session.h"
+
+GST_DEBUG_CATEGORY_STATIC (lychee_indexer_debug);
+#define GST_CAT_DEFAULT lychee_indexer_debug
+
+#define PROGRESS_INTERVAL (G_USEC_PER_SEC / 4)
+
+#define KV_FIELDS                                                                                  \
+  "layers = (int) [ 1, MAX ], kv-heads = (int) [ 1, MAX ], head-dim = (int) [ 1, MAX ], "          \
+  "type = (string) f16"
+
+enum {
+  PROP_0,
+  PROP_MODEL,
+  PROP_SYSTEM_PROMPT,
+  PROP_TEMPLATE,
+  PROP_MAX_CONTEXT,
+  PROP_MAX_MEMORY,
+  PROP_RESERVE,
+  PROP_THREADS,
+};
+
+struct _GstLycheeIndexer {
+  GstElement parent;
+
+  GstPad *sinkpad;
+  GstPad *srcpad;
+
+  /* under the object lock */
+  LycheeModelSlot slot;
+  char *system_prompt;
+  LycheeChatFormat template;
+  guint max_context;
+  guint64 max_memory;
+  guint reserve;
+  guint threads;
+  GCancellable *cancellable; /* of the reading under way; flush and shutdown cancel it */
+
+  /* of the streaming thread */
+  LycheeKVAllocator *allocator;
+  char *stream_id;
+  gboolean flushed; /* the next segment tells whether the transcript goes on */
+  gboolean eos;
+
+  /* the transcript being read, of the streaming thread */
+  LycheeSession *session;
+  LycheeChatFormat format; /* that the session found */
+  guint64 tokens;
+  guint64 chunks;
+  GstClockTime end; /* of the last word read */
+  gboolean full;
+  guint64 left_tokens;
+  guint64 left_chunks;
+  GstClockTime left_end;
+  gint64 reading; /* microseconds */
+  gint64 progress_time;
+  gboolean discont;
+};
+
+static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
+    "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));
+
+static GstStaticPadTemplate src_template =
+    GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC, GST_PAD_ALWAYS,
+        GST_STATIC_CAPS ("application/x-lychee-kv(" LYCHEE_CAPS_FEATURE_MEMORY_KV "), " KV_FIELDS
+                         "; application/x-lychee-kv, " KV_FIELDS));
+
+#define gst_lychee_indexer_parent_class parent_class
+G_DEFINE_TYPE_WITH_CODE (GstLycheeIndexer, gst_lychee_indexer, GST_TYPE_ELEMENT,
+    GST_DEBUG_CATEGORY_INIT (lychee_indexer_debug, "lycheeindexer", 0, "Chunks to keys and values"))
+GST_ELEMENT_REGISTER_DEFINE (lycheeindexer, "lycheeindexer", GST_RANK_NONE, GST_TYPE_LYCHEE_INDEXER)
+
+static void gst_lychee_indexer_finalize (GObject *object);
+static void gst_lychee_indexer_set_property (
+    GObject *object, guint id, const GValue *value, GParamSpec *pspec);
+static void gst_lychee_indexer_get_property (
+    GObject *object, guint id, GValue *value, GParamSpec *pspec);
+static GstStateChangeReturn gst_lychee_indexer_change_state (
+    GstElement *element, GstStateChange transition);
+static GstFlowReturn gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
+static gboolean gst_lychee_indexer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean gst_lychee_indexer_query (GstPad *pad, GstObject *parent, GstQuery *query);
+
+static void
+gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+  GObjectClass *session_class = g_type_class_ref (LYCHEE_TYPE_SESSION);
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+  const char *system_prompt =
+      G_PARAM_SPEC_STRING (g_object_class_find_property (session_class, "system-prompt"))
+          ->default_value;
+  guint reserve =
+      G_PARAM_SPEC_UINT (g_object_class_find_property (session_class, "reserve"))->default_value;
+
+  object_class->finalize = gst_lychee_indexer_finalize;
+  object_class->set_property = gst_lychee_indexer_set_property;
+  object_class->get_property = gst_lychee_indexer_get_property;
+  element_class->change_state = gst_lychee_indexer_change_state;
+
+  lychee_model_slot_install_property (object_class, PROP_MODEL);
+
+  /**
+   * lycheeindexer:system-prompt:
+   *
+   * What the model is told before the transcript.
+   */
+  g_object_class_install_property (object_class, PROP_SYSTEM_PROMPT,
+      g_param_spec_string ("system-prompt", "System prompt",
+          "What the model is told before the transcript; empty: nothing", system_prompt, flags));
+
+  /**
+   * lycheeindexer:template:
+   *
+   * Chat template that prompt and transcript are put into. One that is unknown is that of the model
+   * file, which must then be one of the others.
+   */
+  g_object_class_install_property (object_class, PROP_TEMPLATE,
+      g_param_spec_enum ("template", "Chat template",
+          "Chat template that prompt and transcript are put into; unknown: the one in the model "
+          "file",
+          LYCHEE_TYPE_CHAT_FORMAT, LYCHEE_CHAT_FORMAT_UNKNOWN, flags));
+
+  /**
+   * lycheeindexer:max-context:
+   *
+   * Most tokens of prompt, transcript and answer together.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_CONTEXT,
+      g_param_spec_uint ("max-context", "Maximum context",
+          "Most tokens of prompt, transcript and answer together; 0: as many as the model was "
+          "trained for",
+          0, 1u << 24, 0, flags));
+
+  /**
+   * lycheeindexer:max-memory:
+   *
+   * Most bytes of keys and values, with those of the answers under way.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_MEMORY,
+      g_param_spec_uint64 ("max-memory", "Maximum memory",
+          "Most bytes of keys and values, with those of the answers under way; 0: no limit", 0,
+          G_MAXUINT64, 0, flags));
+
+  /**
+   * lycheeindexer:reserve:
+   *
+   * Tokens of the context that the transcript leaves free for a question and its answer.
+   */
+  g_object_class_install_property (object_class, PROP_RESERVE,
+      g_param_spec_uint ("reserve", "Reserve",
+          "Tokens of the context that the transcript leaves free for a question and its answer, at "
+          "most half of the context",
+          0, 1u << 24, reserve, flags));
+
+  /**
+   * lycheeindexer:threads:
+   *
+   * Threads that compute.
+   */
+  g_object_class_install_property (object_class, PROP_THREADS,
+      g_param_spec_uint ("threads", "Threads",
+          "Threads that compute; 0: one for each processor core", 0, 512, 0, flags));
+
+  gst_element_class_add_static_pad_template (element_class, &sink_template);
+  gst_element_class_add_static_pad_template (element_class, &src_template);
+  gst_element_class_set_static_metadata (element_class, "Lychee indexer", "Filter/Text",
+      "Reads a transcript with a language model and keeps its KV cache", "The Lychee authors");
+  gst_type_mark_as_plugin_api (LYCHEE_TYPE_CHAT_FORMAT, 0);
+  g_type_class_unref (session_class);
+}
+
+/* Forgets the transcript: what comes is a new one. */
+static void
+gst_lychee_indexer_reset (GstLycheeIndexer *self)
+{
+  g_clear_object (&self->session);
+  self->tokens = 0;
+  self->chunks = 0;
+  self->end = GST_CLOCK_TIME_NONE;
+  self->full = FALSE;
+  self->left_tokens = 0;
+  self->left_chunks = 0;
+  self->left_end = GST_CLOCK_TIME_NONE;
+  self->reading = 0;
+  self->progress_time = 0;
+  self->flushed = FALSE;
+  self->eos = FALSE;
+  self->discont = TRUE;
+}
+
+static void
+gst_lychee_indexer_init (GstLycheeIndexer *self)
+{
+  GObjectClass *klass = G_OBJECT_GET_CLASS (self);
+
+  self->system_prompt = g_strdup (
+      G_PARAM_SPEC_STRING (g_object_class_find_property (klass, "system-prompt"))->default_value);
+  self->reserve =
+      G_PARAM_SPEC_UINT (g_object_class_find_property (klass, "reserve"))->default_value;
+  self->cancellable = g_cancellable_new ();
+  gst_lychee_indexer_reset (self);
+
+  self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
+  gst_pad_set_chain_function (self->sinkpad, gst_lychee_indexer_chain);
+  gst_pad_set_event_function (self->sinkpad, gst_lychee_indexer_sink_event);
+  gst_pad_set_query_function (self->sinkpad, gst_lychee_indexer_query);
+  gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
+
+  self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
+  gst_pad_set_query_function (self->srcpad, gst_lychee_indexer_query);
+  gst_pad_use_fixed_caps (self->srcpad);
+  gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
+}
+
+static void
+gst_lychee_indexer_finalize (GObject *object)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (object);
+
+  gst_lychee_indexer_reset (self);
+  lychee_model_slot_clear (&self->slot);
+  g_clear_object (&self->cancellable);
+  gst_clear_object (&self->allocator);
+  g_free (self->system_prompt);
+  g_free (self->stream_id);
+  G_OBJECT_CLASS (parent_class)->finalize (object);
+}
+
+static void
+gst_lychee_indexer_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (object);
+
+  if (id == PROP_MODEL) {
+    lychee_model_slot_set_path (&self->slot, GST_ELEMENT (self), g_value_get_string (value));
+    return;
+  }
+
+  GST_OBJECT_LOCK (self);
+  switch (id) {
+  case PROP_SYSTEM_PROMPT:
+    g_free (self->system_prompt);
+    self->system_prompt = g_value_dup_string (value);
+    break;
+  case PROP_TEMPLATE:
+    self->template = g_value_get_enum (value);
+    break;
+  case PROP_MAX_CONTEXT:
+    self->max_context = g_value_get_uint (value);
+    break;
+  case PROP_MAX_MEMORY:
+    self->max_memory = g_value_get_uint64 (value);
+    break;
+  case PROP_RESERVE:
+    self->reserve = g_value_get_uint (value);
+    break;
+  case PROP_THREADS:
+    self->threads = g_value_get_uint (value);
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+  GST_OBJECT_UNLOCK (self);
+}
+
+static void
+gst_lychee_indexer_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (object);
+
+  if (id == PROP_MODEL) {
+    g_value_take_string (value, lychee_model_slot_dup_path (&self->slot, GST_ELEMENT (self)));
+    return;
+  }
+
+  GST_OBJECT_LOCK (self);
+  switch (id) {
+  case PROP_SYSTEM_PROMPT:
+    g_value_set_string (value, self->system_prompt);
+    break;
+  case PROP_TEMPLATE:
+    g_value_set_enum (value, self->template);
+    break;
+  case PROP_MAX_CONTEXT:
+    g_value_set_uint (value, self->max_context);
+    break;
+  case PROP_MAX_MEMORY:
+    g_value_set_uint64 (value, self->max_memory);
+    break;
+  case PROP_RESERVE:
+    g_value_set_uint (value, self->reserve);
+    break;
+  case PROP_THREADS:
+    g_value_set_uint (value, self->threads);
+    break;
+  default:
+    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+  }
+  GST_OBJECT_UNLOCK (self);
+}
+
+static void
+cancel_reading (GstLycheeIndexer *self)
+{
+  GCancellable *cancellable;
+
+  GST_OBJECT_LOCK (self);
+  cancellable = g_object_ref (self->cancellable);
+  GST_OBJECT_UNLOCK (self);
+  g_cancellable_cancel (cancellable);
+  g_object_unref (cancellable);
+}
+
+static void
+allow_reading (GstLycheeIndexer *self)
+{
+  GCancellable *old;
+
+  GST_OBJECT_LOCK (self);
+  old = self->cancellable;
+  self->cancellable = g_cancellable_new ();
+  GST_OBJECT_UNLOCK (self);
+  g_object_unref (old);
+}
+
+static void
+post_progress (GstLycheeIndexer *self)
+{
+  double seconds = self->reading / (double) G_USEC_PER_SEC;
+
+  gst_element_post_message (
+      GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self),
+                              gst_structure_new ("lychee-progress", "tokens", G_TYPE_UINT,
+                                  (guint) self->tokens, "chunks", G_TYPE_UINT, (guint) self->chunks,
+                                  "rate", G_TYPE_DOUBLE, seconds > 0 ? self->tokens / seconds : 0.0,
+                                  "seconds", G_TYPE_DOUBLE, seconds, NULL)));
+}
+
+/* Chooses the caps and the allocator that downstream can take. */
+static gboolean
+gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
+{
+  LycheeModel *model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
+  LycheeKVAllocator *allocator = NULL;
+  GstCaps *caps, *plain;
+  GstQuery *query;
+  gboolean ret;
+
+  if (model == NULL)
+    return FALSE;
+  plain = gst_caps_new_simple ("application/x-lychee-kv", "model", G_TYPE_STRING,
+      lychee_model_get_id (model), "layers", G_TYPE_INT, (int) lychee_model_get_n_layers (model),
+      "kv-heads", G_TYPE_INT, (int) lychee_model_get_n_kv_heads (model), "head-dim", G_TYPE_INT,
+      (int) lychee_model_get_head_dim (model), "type", G_TYPE_STRING, "f16", NULL);
+  g_object_unref (model);
+  caps = gst_caps_copy (plain);
+  gst_caps_set_features (caps, 0, gst_caps_features_new (LYCHEE_CAPS_FEATURE_MEMORY_KV, NULL));
+  if (gst_pad_is_linked (self->srcpad) && !gst_pad_peer_query_accept_caps (self->srcpad, caps) &&
+      gst_pad_peer_query_accept_caps (self->srcpad, plain))
+    gst_caps_replace (&caps, plain);
+  gst_caps_unref (plain);
+
+  ret = gst_pad_set_caps (self->srcpad, caps);
+  query = gst_query_new_allocation (caps, FALSE);
+  if (ret && gst_pad_peer_query (self->srcpad, query)) {
+    for (guint i = 0; i < gst_query_get_n_allocation_params (query) && allocator == NULL; i++) {
+      GstAllocator *proposed = NULL;
+
+      gst_query_parse_nth_allocation_param (query, i, &proposed, NULL);
+      if (proposed != NULL && LYCHEE_IS_KV_ALLOCATOR (proposed))
+        allocator = LYCHEE_KV_ALLOCATOR (proposed);
+      else
+        gst_clear_object (&proposed);
+    }
+  }
+  gst_query_unref (query);
+  gst_caps_unref (caps);
+
+  GST_DEBUG_OBJECT (
+      self, "%s allocator", allocator != NULL ? "takes downstream's" : "makes its own");
+  gst_clear_object (&self->allocator);
+  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new ();
+  return ret;
+}
+
+static gboolean
+ensure_session (GstLycheeIndexer *self)
+{
+  LycheeModel *model;
+  LycheeSession *session;
+
+  if (self->session != NULL)
+    return TRUE;
+  model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
+  if (model == NULL)
+    return FALSE;
+
+  char *system_prompt;
+  LycheeChatFormat template;
+  guint max_context, reserve, threads;
+  guint64 max_memory;
+
+  GST_OBJECT_LOCK (self);
+  system_prompt = g_strdup (self->system_prompt);
+  template = self->template;
+  max_context = self->max_context;
+  max_memory = self->max_memory;
+  reserve = self->reserve;
+  threads = self->threads;
+  GST_OBJECT_UNLOCK (self);
+
+  session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "system-prompt", system_prompt,
+      "template", template, "max-context", max_context, "max-memory", max_memory, "reserve",
+      reserve, "threads", threads, NULL);
+  g_object_get (session, "template", &self->format, NULL);
+  self->session = session;
+  g_free (system_prompt);
+  g_object_unref (model);
+  return TRUE;
+}
+
+/* The chunk that @buffer is: its meta's, or one made of its ids where it has none. (transfer full)
+ * (nullable) */
+static LycheeChunk *
+chunk_of_buffer (GstLycheeIndexer *self, GstBuffer *buffer)
+{
+  LycheeChunkMeta *meta = lychee_buffer_get_chunk_meta (buffer);
+  LycheeChunk *chunk = NULL;
+  GstMapInfo map;
+
+  if (meta != NULL)
+    return lychee_chunk_ref (meta->chunk);
+  if (!gst_buffer_map (buffer, &map, GST_MAP_READ))
+    return NULL;
+  if (map.size % sizeof (gint32) == 0 && map.size / sizeof (gint32) <= G_MAXUINT)
+    chunk = lychee_chunk_new ((const gint32 *) map.data, map.size / sizeof (gint32), "", NULL,
+        GST_BUFFER_PTS (buffer), GST_BUFFER_DURATION (buffer), LYCHEE_BOUNDARY_NONE, NAN,
+        self->chunks);
+  gst_buffer_unmap (buffer, &map);
+  return chunk;
+}
+
+static gboolean
+ids_are_valid (GstLycheeIndexer *self, LycheeChunk *chunk)
+{
+  guint n_vocab = lychee_model_get_n_vocab (lychee_session_get_model (self->session));
+
+  for (guint i = 0; i < chunk->n_ids; i++)
+    if (chunk->ids[i] < 0 || (guint) chunk->ids[i] >= n_vocab)
+      return FALSE;
+  return TRUE;
+}
+
+static GstClockTime
+end_of_chunk (LycheeChunk *chunk)
+{
+  if (chunk->pts == LYCHEE_TIME_NONE)
+    return GST_CLOCK_TIME_NONE;
+  return chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+}
+
+static void
+leave_out (GstLycheeIndexer *self, LycheeChunk *chunk)
+{
+  GstClockTime end = end_of_chunk (chunk);
+
+  self->left_tokens += chunk->n_ids;
+  self->left_chunks++;
+  if (GST_CLOCK_TIME_IS_VALID (end))
+    self->left_end = end;
+}
+
+/* Says at once that the transcript does not fit; what was left out in the end is said at the end.
+ */
+static void
+begin_to_leave_out (GstLycheeIndexer *self, const GError *error)
+{
+  char *until = lychee_format_time (self->end);
+
+  self->full = TRUE;
+  GST_ELEMENT_WARNING (self, RESOURCE, NO_SPACE_LEFT,
+      ("The transcript is longer than what fits: %" G_GUINT64_FORMAT
+       " tokens were read, up to %s; what follows is left out.",
+          self->tokens, until),
+      ("%s", error->message));
+  g_free (until);
+}
+
+static void
+say_what_was_left_out (GstLycheeIndexer *self)
+{
+  char *from = lychee_format_time (self->end);
+  char *until = lychee_format_time (self->left_end);
+
+  GST_ELEMENT_WARNING (self, RESOURCE, NO_SPACE_LEFT,
+      ("The transcript did not fit: %" G_GUINT64_FORMAT " of its %" G_GUINT64_FORMAT
+       " tokens were read, up to %s; the last %" G_GUINT64_FORMAT ", up to %s, were left out.",
+          self->tokens, self->tokens + self->left_tokens, from, self->left_tokens, until),
+      (NULL));
+  g_free (from);
+  g_free (until);
+}
+
+static GstFlowReturn
+push_view (GstLycheeIndexer *self, LycheeChunk *chunk)
+{
+  LycheeCache *cache = lychee_session_get_cache (self->session);
+  guint position = lychee_cache_get_length (cache) - chunk->n_ids;
+  GstBuffer *buffer = gst_buffer_new ();
+
+  gst_buffer_append_memory (
+      buffer, lychee_kv_memory_new (self->allocator, cache, position, chunk->n_ids));
+  GST_BUFFER_PTS (buffer) = chunk->pts;
+  GST_BUFFER_DURATION (buffer) = chunk->duration;
+  GST_BUFFER_OFFSET (buffer) = position;
+  GST_BUFFER_OFFSET_END (buffer) = position + chunk->n_ids;
+  if (self->discont) {
+    GST_BUFFER_FLAG_SET (buffer, GST_BUFFER_FLAG_DISCONT);
+    self->discont = FALSE;
+  }
+  lychee_buffer_add_kv_meta (buffer, cache, chunk, position, self->format, self->tokens);
+  return gst_pad_push (self->srcpad, buffer);
+}
+
+static GstFlowReturn
+read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
+{
+  GError *error = NULL;
+  GCancellable *cancellable;
+  GstClockTime end = end_of_chunk (chunk);
+  GstFlowReturn ret = GST_FLOW_ERROR;
+  gint64 now, begun = g_get_monotonic_time ();
+  gboolean ok;
+
+  GST_OBJECT_LOCK (self);
+  cancellable = g_object_ref (self->cancellable);
+  GST_OBJECT_UNLOCK (self);
+  ok = lychee_session_append (self->session, chunk, cancellable, &error);
+  g_object_unref (cancellable);
+  now = g_get_monotonic_time ();
+  self->reading += now - begun;
+
+  if (ok) {
+    self->tokens += chunk->n_ids;
+    self->chunks++;
+    if (GST_CLOCK_TIME_IS_VALID (end) && (!GST_CLOCK_TIME_IS_VALID (self->end) || end > self->end))
+      self->end = end;
+    if (now - self->progress_time >= PROGRESS_INTERVAL) {
+      self->progress_time = now;
+      post_progress (self);
+    }
+    ret = push_view (self, chunk);
+  } else if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) {
+    ret = GST_FLOW_FLUSHING;
+  } else if (error->domain == LYCHEE_CACHE_ERROR && self->tokens > 0) {
+    begin_to_leave_out (self, error);
+    leave_out (self, chunk);
+    ret = GST_FLOW_OK;
+  } else {
+    lychee_element_post_error (GST_ELEMENT (self), error, "The transcript cannot be read");
+  }
+  g_clear_error (&error);
+  return ret;
+}
+
+static GstFlowReturn
+gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (parent);
+  GstFlowReturn ret = GST_FLOW_OK;
+  LycheeChunk *chunk;
+
+  if (!gst_pad_has_current_caps (self->sinkpad) || !ensure_session (self) ||
+      (gst_pad_check_reconfigure (self->srcpad) && !gst_lychee_indexer_negotiate (self))) {
+    gst_buffer_unref (buffer);
+    /* Shutting down makes the negotiation fail too. */
+    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+  }
+
+  chunk = chunk_of_buffer (self, buffer);
+  if (chunk == NULL || !ids_are_valid (self, chunk)) {
+    GST_ELEMENT_ERROR (self, STREAM, FORMAT,
+        ("What arrives here as a chunk is broken: it has ids that the model does not know."),
+        ("%" GST_PTR_FORMAT, buffer));
+    ret = GST_FLOW_ERROR;
+  } else if (self->full) {
+    leave_out (self, chunk);
+  } else if (chunk->n_ids > 0) {
+    ret = read_chunk (self, chunk);
+  }
+  g_clear_pointer (&chunk, lychee_chunk_unref);
+  gst_buffer_unref (buffer);
+  return ret;
+}
+
+static void
+gst_lychee_indexer_finish (GstLycheeIndexer *self)
+{
+  self->eos = TRUE;
+  post_progress (self);
+  if (!self->full)
+    return;
+  say_what_was_left_out (self);
+  gst_pad_push_event (
+      self->srcpad, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                        gst_structure_new ("lychee-truncated", "tokens", G_TYPE_UINT64,
+                            self->tokens, "left-out", G_TYPE_UINT64, self->left_tokens, NULL)));
+}
+
+static void
+gst_lychee_indexer_stream_start (GstLycheeIndexer *self, GstEvent *event)
+{
+  const char *id;
+
+  gst_event_parse_stream_start (event, &id);
+  if (self->eos || g_strcmp0 (id, self->stream_id) != 0)
+    gst_lychee_indexer_reset (self);
+  g_free (self->stream_id);
+  self->stream_id = g_strdup (id);
+}
+
+static gboolean
+gst_lychee_indexer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (parent);
+
+  GST_LOG_OBJECT (self, "%" GST_PTR_FORMAT, event);
+
+  switch (GST_EVENT_TYPE (event)) {
+  case GST_EVENT_STREAM_START:
+    gst_lychee_indexer_stream_start (self, event);
+    break;
+  case GST_EVENT_CAPS: {
+    GstCaps *caps;
+    gboolean ret;
+
+    gst_event_parse_caps (event, &caps);
+    ret = lychee_model_slot_check_caps (&self->slot, GST_ELEMENT (self), pad, caps) &&
+          gst_lychee_indexer_negotiate (self);
+    gst_event_unref (event);
+    return ret;
+  }
+  case GST_EVENT_SEGMENT: {
+    const GstSegment *segment;
+
+    gst_event_parse_segment (event, &segment);
+    if (self->flushed && !lychee_segment_goes_on (segment, self->end))
+      gst_lychee_indexer_reset (self);
+    self->flushed = FALSE;
+    self->eos = FALSE;
+    break;
+  }
+  case GST_EVENT_EOS:
+    gst_lychee_indexer_finish (self);
+    break;
+  case GST_EVENT_FLUSH_START:
+    cancel_reading (self);
+    break;
+  case GST_EVENT_FLUSH_STOP:
+    allow_reading (self);
+    self->flushed = TRUE;
+    self->discont = TRUE;
+    break;
+  default:
+    break;
+  }
+  return gst_pad_event_default (pad, parent, event);
+}
+
+static gboolean
+gst_lychee_indexer_query (GstPad *pad, GstObject *parent, GstQuery *query)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (parent);
+
+  return lychee_model_slot_answer_query (&self->slot, GST_ELEMENT (self), query) ||
+         gst_pad_query_default (pad, parent, query);
+}
+
+static GstStateChangeReturn
+gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
+{
+  GstLycheeIndexer *self = GST_LYCHEE_INDEXER (element);
+  GstStateChangeReturn ret;
+
+  switch (transition) {
+  case GST_STATE_CHANGE_NULL_TO_READY:
+    if (!lychee_model_slot_open (&self->slot, element))
+      return GST_STATE_CHANGE_FAILURE;
+    break;
+  case GST_STATE_CHANGE_READY_TO_PAUSED:
+    allow_reading (self);
+    break;
+  case GST_STATE_CHANGE_PAUSED_TO_READY:
+    cancel_reading (self);
+    break;
+  default:
+    break;
+  }
+
+  ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+
+  switch (transition) {
+  case GST_STATE_CHANGE_PAUSED_TO_READY:
+    gst_lychee_indexer_reset (self);
+    g_clear_pointer (&self->stream_id, g_free);
+    lychee_model_slot_forget_caps (&self->slot, element);
+    gst_clear_object (&self->allocator);
+    break;
+  case GST_STATE_CHANGE_READY_TO_NULL:
+    lychee_model_slot_close (&self->slot, element);
+    break;
+  default:
+    break;
+  }
+  return ret;
+}

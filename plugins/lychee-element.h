@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gst/gst.h>
+
+G_BEGIN_DECLS
+
+/* What the elements do alike. */
+
+void lychee_element_post_error (GstElement *element, const GError *error, const char *text);
+gboolean lychee_segment_goes_on (const GstSegment *segment, GstClockTime end);
+char *lychee_format_time (GstClockTime time);
+
+G_END_DECLS

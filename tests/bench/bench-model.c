@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* lychee-bench tokens, logits: what the tokenizer and the model say. */
+
+#include "bench.h"
+
+#include "lychee-sampler.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define N_BEST 10
+
+int
+bench_tokens (int argc, char **argv)
+{
+  Bench bench = { 0 };
+  gboolean special = FALSE;
+  const GOptionEntry entries[] = { { "special", 0, 0, G_OPTION_ARG_NONE, &special,
+                                       "parse control tokens in the text", NULL },
+    { NULL } };
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  char buffer[65536];
+  gssize n;
+
+  bench_parse (
+      &bench, entries, "Prints the token ids of the text on standard input.", &argc, &argv);
+  model = bench_load (&bench);
+  while ((n = read (STDIN_FILENO, buffer, sizeof buffer)) > 0)
+    g_string_append_len (text, buffer, n);
+  if (n < 0)
+    bench_fail ("cannot read standard input: %s", g_strerror (errno));
+  lychee_tokenizer_encode (lychee_model_get_tokenizer (model), text->str, text->len,
+      special ? LYCHEE_TOKENIZER_SPECIAL : LYCHEE_TOKENIZER_NONE, ids);
+  putchar ('[');
+  for (guint i = 0; i < ids->len; i++)
+    printf ("%s%d", i > 0 ? ", " : "", g_array_index (ids, gint32, i));
+  puts ("]");
+  return 0;
+}
+
+static double
+log_sum_exp (const float *logits, guint n)
+{
+  double max = -INFINITY, sum = 0;
+
+  for (guint i = 0; i < n; i++)
+    max = MAX (max, logits[i]);
+  for (guint i = 0; i < n; i++)
+    sum += exp (logits[i] - max);
+  return max + log (sum);
+}
+
+static void
+print_row (guint position, const float *logits, guint n_vocab, double lse)
+{
+  gint32 best[N_BEST];
+  guint n = 0;
+
+  for (guint id = 0; id < n_vocab; id++) {
+    guint at = n;
+
+    if (n == N_BEST && logits[id] <= logits[best[n - 1]])
+      continue;
+    while (at > 0 && logits[id] > logits[best[at - 1]])
+      at--;
+    for (guint i = MIN (n, N_BEST - 1); i > at; i--)
+      best[i] = best[i - 1];
+    best[at] = id;
+    n = MIN (n + 1, N_BEST);
+  }
+  printf ("{\"position\": %u, \"top_ids\": [", position);
+  for (guint i = 0; i < n; i++)
+    printf ("%s%d", i > 0 ? ", " : "", best[i]);
+  printf ("], \"top_logits\": [");
+  for (guint i = 0; i < n; i++)
+    printf ("%s%.4f", i > 0 ? ", " : "", logits[best[i]]);
+  printf ("], \"logsumexp\": %.4f}\n", lse);
+}
+
+int
+bench_logits (int argc, char **argv)
+{
+  Bench bench = { 0 };
+  char *list = NULL;
+  gint n_greedy = 0;
+  const GOptionEntry entries[] = { { "ids", 'i', 0, G_OPTION_ARG_STRING, &list, "token ids",
+                                       "1,2,3" },
+    { "greedy", 'g', 0, G_OPTION_ARG_INT, &n_greedy, "continue with the N best tokens", "N" },
+    { NULL } };
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (LycheeExecutor) executor = NULL;
+  g_autoptr (LycheeForward) forward = NULL;
+  g_autoptr (LycheeCache) cache = NULL;
+  g_autoptr (LycheeSampler) sampler = NULL;
+  g_autoptr (GArray) ids = NULL;
+  g_autoptr (GError) error = NULL;
+  const float *logits;
+  double nll = 0;
+  guint n_vocab;
+
+  bench_parse (&bench, entries,
+      "Prints for each position the ten best next ids, their logits and the logarithm of the sum "
+      "of "
+      "all exponentials; then the mean negative log-likelihood of the ids.",
+      &argc, &argv);
+  if (!list)
+    bench_fail ("--ids is missing");
+  ids = bench_parse_numbers ("--ids", list);
+  model = bench_load (&bench);
+  executor = lychee_executor_get (bench.threads);
+  forward = lychee_forward_new (model, executor);
+  cache = bench_new_cache (model, ids->len + MAX (n_greedy, 0) + 1);
+  n_vocab = lychee_model_get_n_vocab (model);
+  for (guint first = 0; first < ids->len; first += LYCHEE_FORWARD_MAX_TOKENS) {
+    guint n = MIN (ids->len - first, LYCHEE_FORWARD_MAX_TOKENS);
+
+    if (!lychee_forward_run (forward, cache, (gint32 *) ids->data + first, n, LYCHEE_OUTPUT_ALL,
+            &logits, NULL, &error))
+      bench_fail ("%s", error->message);
+    for (guint i = 0; i < n; i++) {
+      const float *row = logits + (gsize) i * n_vocab;
+      double lse = log_sum_exp (row, n_vocab);
+
+      print_row (first + i, row, n_vocab, lse);
+      if (first + i + 1 < ids->len)
+        nll += lse - row[g_array_index (ids, gint32, first + i + 1)];
+    }
+    logits += (gsize) (n - 1) * n_vocab;
+  }
+  if (ids->len > 1)
+    printf ("{\"mean_nll\": %.5f}\n", nll / (ids->len - 1));
+  if (n_greedy > 0) {
+    printf ("{\"greedy\": [");
+    sampler = lychee_sampler_new ();
+    g_object_set (sampler, "temperature", 0.0, "repetition-penalty", 1.0, NULL);
+    for (gint i = 0; i < n_greedy; i++) {
+      gint32 id = lychee_sampler_sample (sampler, logits, n_vocab);
+
+      printf ("%s%d", i > 0 ? ", " : "", id);
+      if (!lychee_forward_run (forward, cache, &id, 1, LYCHEE_OUTPUT_LAST, &logits, NULL, &error))
+        bench_fail ("%s", error->message);
+    }
+    puts ("]}");
+  }
+  return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-forward.h"
+#include "lychee-model.h"
+
+G_BEGIN_DECLS
+
+/* What every command of lychee-bench shares. */
+typedef struct {
+  char *model_path; /* --model, else $LYCHEE_MODEL, else the default model */
+  gint threads;     /* --threads, 0: one a core */
+  gboolean json;    /* --json: one object a line */
+} Bench;
+
+/* Parses the common options and @entries out of @argv; exits with a message on error. */
+void bench_parse (
+    Bench *bench, const GOptionEntry *entries, const char *summary, int *argc, char ***argv);
+/* (transfer full); exits with a message on error. */
+LycheeModel *bench_load (Bench *bench);
+/* "0,2048" -> guint array; exits with a message on error. */
+GArray *bench_parse_numbers (const char *option, const char *list);
+G_NORETURN void bench_fail (const char *format, ...) G_GNUC_PRINTF (1, 2);
+/* Milliseconds on a monotonic clock. */
+double bench_now (void);
+
+/* A cache for @model with room for @max_tokens. */
+LycheeCache *bench_new_cache (LycheeModel *model, guint max_tokens);
+/* Fills @cache up to @depth: tokens really computed at the start, then their keys and values
+ * repeated with noise. For timing only. */
+void bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth);
+
+int bench_tokens (int argc, char **argv);
+int bench_logits (int argc, char **argv);
+int bench_decode (int argc, char **argv);
+int bench_ingest (int argc, char **argv);
+
+G_END_DECLS

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* lychee-bench: what the parts do, in figures. Each command prints text for people, or with --json
+ * one JSON object a line for programs. */
+
+#include "bench.h"
+
+#include "lychee-cache-private.h"
+#include "lychee-cpu-kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  int (*run) (int argc, char **argv);
+  const char *summary;
+} commands[] = {
+  { "tokens", bench_tokens, "ids of the text on standard input, as a JSON array" },
+  { "logits", bench_logits, "the ten best ids at each position of --ids" },
+  { "decode", bench_decode, "time per decoded token, by depth" },
+  { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+};
+
+void
+bench_fail (const char *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  fputs ("lychee-bench: ", stderr);
+  vfprintf (stderr, format, args);
+  fputc ('\n', stderr);
+  va_end (args);
+  exit (1);
+}
+
+double
+bench_now (void)
+{
+  return g_get_monotonic_time () / 1e3;
+}
+
+void
+bench_parse (
+    Bench *bench, const GOptionEntry *entries, const char *summary, int *argc, char ***argv)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr (GError) error = NULL;
+  const GOptionEntry common[] = { { "model", 'm', 0, G_OPTION_ARG_FILENAME, &bench->model_path,
+                                      "GGUF file of the model", "FILE" },
+    { "threads", 't', 0, G_OPTION_ARG_INT, &bench->threads, "threads (default: one a core)", "N" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &bench->json, "one JSON object a line", NULL }, { NULL } };
+
+  g_option_context_set_summary (context, summary);
+  g_option_context_add_main_entries (context, common, NULL);
+  if (entries)
+    g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, argc, argv, &error))
+    bench_fail ("%s", error->message);
+  if (*argc > 1)
+    bench_fail ("“%s” is not an option", (*argv)[1]);
+  if (!bench->model_path)
+    bench->model_path = g_strdup (g_getenv ("LYCHEE_MODEL"));
+  if (!bench->model_path)
+    bench->model_path = g_strdup (LYCHEE_DEFAULT_MODEL);
+}
+
+LycheeModel *
+bench_load (Bench *bench)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeModel *model = lychee_model_new_from_file (bench->model_path, &error);
+
+  if (!model)
+    bench_fail ("%s", error->message);
+  for (const char *const *w = lychee_model_get_warnings (model); *w; w++)
+    fprintf (stderr, "lychee-bench: %s\n", *w);
+  return model;
+}
+
+GArray *
+bench_parse_numbers (const char *option, const char *list)
+{
+  g_auto (GStrv) parts = g_strsplit (list, ",", -1);
+  GArray *numbers = g_array_new (FALSE, FALSE, sizeof (guint));
+
+  for (char **part = parts; *part; part++) {
+    guint64 n;
+    guint value;
+
+    if (!g_ascii_string_to_unsigned (g_strstrip (*part), 10, 0, 1u << 24, &n, NULL))
+      bench_fail ("%s: “%s” is not a number", option, *part);
+    value = n;
+    g_array_append_val (numbers, value);
+  }
+  return numbers;
+}
+
+LycheeCache *
+bench_new_cache (LycheeModel *model, guint max_tokens)
+{
+  return lychee_cache_new (lychee_model_get_n_layers (model), lychee_model_get_n_kv_heads (model),
+      lychee_model_get_head_dim (model), max_tokens, 0);
+}
+
+#define FILL_TOKENS 512
+
+void
+bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  g_autoptr (GRand) rand = g_rand_new_with_seed (1);
+  g_autoptr (GError) error = NULL;
+  gint32 ids[FILL_TOKENS];
+  guint real = MIN (depth, FILL_TOKENS), d = lychee_cache_get_head_dim (cache);
+
+  if (depth == 0)
+    return;
+  for (guint i = 0; i < real; i++)
+    ids[i] = g_rand_int_range (rand, 0, lychee_model_get_n_vocab (model));
+  if (!lychee_forward_run (forward, cache, ids, real, LYCHEE_OUTPUT_NONE, NULL, NULL, &error) ||
+      !lychee_cache_reserve (cache, depth - real, &error))
+    bench_fail ("%s", error->message);
+  for (guint layer = 0; layer < lychee_cache_get_n_layers (cache); layer++)
+    for (guint head = 0; head < lychee_cache_get_n_kv_heads (cache); head++) {
+      LycheeRows rows;
+
+      lychee_cache_get_rows (cache, layer, head, &rows);
+      for (guint token = real; token < depth; token++) {
+        guint16 *to = lychee_cache_get_writable (cache, layer, head, token);
+        const guint16 *from = lychee_cache_get_writable (cache, layer, head, token % real);
+
+        for (guint part = 0; part < 2; part++) {
+          float row[256];
+          gsize offset = part * rows.value_offset;
+
+          kernels->f16_to_f32 (from + offset, row, d);
+          for (guint i = 0; i < d; i++)
+            row[i] *= 0.9f + 0.2f * (g_rand_int (rand) >> 8) / (float) (1 << 24);
+          kernels->f32_to_f16 (row, to + offset, d);
+        }
+      }
+    }
+  lychee_cache_commit (cache, depth - real);
+}
+
+int
+main (int argc, char **argv)
+{
+  for (guint i = 0; argc > 1 && i < G_N_ELEMENTS (commands); i++)
+    if (g_str_equal (argv[1], commands[i].name))
+      return commands[i].run (argc - 1, argv + 1);
+
+  if (argc > 1 && !g_str_equal (argv[1], "--help") && !g_str_equal (argv[1], "-h"))
+    bench_fail ("“%s” is not a command; see lychee-bench --help", argv[1]);
+  puts ("Usage: lychee-bench COMMAND [--model FILE] [--threads N] [--json] ...\n\nCommands:");
+  for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
+    printf ("  %-10s %s\n", commands[i].name, commands[i].summary);
+  puts ("\nlychee-bench COMMAND --help lists a command's options.");
+  return argc > 1 ? 0 : 1;
+}

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* LycheeModel and its forward pass: against a float64 reference, against itself cut another way,
+ * and with every kind of broken file. */
+
+#include "lychee-forward.h"
+#include "lychee-model.h"
+#include "reference-forward.h"
+#include "tiny-model.h"
+
+#include <gguf.h>
+#include <math.h>
+#include <string.h>
+
+static char *dir;
+
+/* Ids that use the whole vocabulary, the same every time. */
+static void
+some_ids (gint32 *ids, guint n, guint n_vocab)
+{
+  for (guint i = 0; i < n; i++)
+    ids[i] = (i * 7919 + i * i * 31 + 5) % n_vocab;
+}
+
+static LycheeModel *
+load (const char *path)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeModel *model = lychee_model_new_from_file (path, &error);
+
+  g_assert_no_error (error);
+  g_assert_nonnull (model);
+  return model;
+}
+
+static LycheeCache *
+new_cache (LycheeModel *model, guint max_tokens)
+{
+  return lychee_cache_new (lychee_model_get_n_layers (model), lychee_model_get_n_kv_heads (model),
+      lychee_model_get_head_dim (model), max_tokens, 0);
+}
+
+/* Logits of every position, computed in passes of @step tokens on @threads threads. */
+static float *
+all_logits (LycheeModel *model, const gint32 *ids, guint n, guint step, guint threads)
+{
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (threads);
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = new_cache (model, n);
+  g_autoptr (GError) error = NULL;
+  guint n_vocab = lychee_model_get_n_vocab (model);
+  float *result = g_new (float, (gsize) n *n_vocab);
+
+  for (guint first = 0; first < n; first += step) {
+    guint now = MIN (step, n - first);
+    const float *logits;
+
+    lychee_forward_run (forward, cache, ids + first, now, LYCHEE_OUTPUT_ALL, &logits, NULL, &error);
+    g_assert_no_error (error);
+    memcpy (result + (gsize) first * n_vocab, logits, (gsize) now * n_vocab * sizeof *logits);
+  }
+  g_assert_cmpuint (lychee_cache_get_length (cache), ==, n);
+  return result;
+}
+
+typedef struct {
+  const char *name;
+  LycheeTinyModel tiny;
+  guint n_tokens;
+  double tolerance;
+} Case;
+
+#define TINY(...)                                                                                  \
+  {                                                                                                \
+    .seed = 7, .n_layers = 2, .n_embd = 64, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16,         \
+    .n_ff = 96, .n_context = 2048, .type = GGML_TYPE_F32, .tied = TRUE, .rope_freq_base = 10000,   \
+    __VA_ARGS__                                                                                    \
+  }
+
+_Pragma ("GCC diagnostic ignored \"-Woverride-init\"") static const Case cases[] = {
+  { "plain", TINY (.seed = 7), 40, 1e-4 },
+  { "one-token", TINY (.seed = 7), 1, 1e-4 },
+  { "untied", TINY (.tied = FALSE), 40, 1e-4 },
+  { "factors", TINY (.rope_factors = TRUE), 40, 1e-4 },
+  { "biases", TINY (.biases = TRUE), 40, 1e-4 },
+  { "no-groups", TINY (.n_kv_heads = 4), 40, 1e-4 },
+  { "one-kv-head", TINY (.n_kv_heads = 1), 40, 1e-4 },
+  { "head-80", TINY (.head_dim = 80), 40, 1e-4 },
+  { "head-128", TINY (.head_dim = 128, .n_layers = 1), 24, 1e-4 },
+  { "head-256", TINY (.head_dim = 256, .n_layers = 1), 24, 1e-4 },
+  { "odd-sizes", TINY (.n_embd = 48, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24, .n_ff = 104),
+      33, 1e-4 },
+  { "base", TINY (.rope_freq_base = 500000), 40, 1e-4 },
+  { "long", TINY (.n_layers = 1), 700, 1e-4 },
+  /* Activations are rounded too: ggml multiplies f16 matrices in f16. */
+  { "f16", TINY (.type = GGML_TYPE_F16), 40, 2e-2 },
+  { "q8_0", TINY (.type = GGML_TYPE_Q8_0, .head_dim = 32), 40, 0.2 },
+};
+
+static void
+test_reference (gconstpointer data)
+{
+  const Case *c = data;
+  g_autofree char *path = lychee_tiny_model_write (&c->tiny, dir, "reference.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  g_autofree gint32 *ids = g_new (gint32, c->n_tokens);
+  g_autofree double *wanted = NULL;
+  g_autofree float *whole = NULL;
+  guint n_vocab;
+
+  some_ids (ids, c->n_tokens, lychee_model_get_n_vocab (model));
+  wanted = reference_forward (path, ids, c->n_tokens, TRUE, &n_vocab);
+  g_assert_cmpuint (n_vocab, ==, lychee_model_get_n_vocab (model));
+  whole = all_logits (model, ids, c->n_tokens, LYCHEE_FORWARD_MAX_TOKENS, 2);
+  for (gsize i = 0; i < (gsize) c->n_tokens * n_vocab; i++)
+    if (!(fabs (whole[i] - wanted[i]) <= c->tolerance))
+      g_error ("position %u, id %u: %g, should be %g", (guint) (i / n_vocab), (guint) (i % n_vocab),
+          whole[i], wanted[i]);
+}
+
+/* However a text is cut into passes, the model says the same. */
+static void
+test_steps (gconstpointer data)
+{
+  guint step = GPOINTER_TO_UINT (data), n = 300, n_vocab;
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "steps.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  g_autofree gint32 *ids = g_new (gint32, n);
+  g_autofree float *whole = NULL, *parts = NULL;
+
+  n_vocab = lychee_model_get_n_vocab (model);
+  some_ids (ids, n, n_vocab);
+  whole = all_logits (model, ids, n, 512, 2);
+  parts = all_logits (model, ids, n, step, 2);
+  for (gsize i = 0; i < (gsize) n * n_vocab; i++)
+    g_assert_cmpfloat_with_epsilon (whole[i], parts[i], 5e-5);
+}
+
+static void
+test_threads (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "threads.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  guint n = 600, n_vocab = lychee_model_get_n_vocab (model);
+  g_autofree gint32 *ids = g_new (gint32, n);
+  g_autofree float *one = NULL;
+
+  some_ids (ids, n, n_vocab);
+  one = all_logits (model, ids, n, 12, 1);
+  for (guint threads = 2; threads <= 4; threads++) {
+    g_autofree float *more = all_logits (model, ids, n, 12, threads);
+
+    g_assert_cmpmem (one, n * n_vocab * sizeof *one, more, n * n_vocab * sizeof *more);
+  }
+}
+
+/* Asking for the last token's logits only gives what asking for all gives. */
+static void
+test_last (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "last.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (2);
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  g_autoptr (GError) error = NULL;
+  g_autofree float *all = NULL;
+  guint n_vocab = lychee_model_get_n_vocab (model);
+  const float *logits;
+  gint32 ids[50];
+
+  some_ids (ids, 50, n_vocab);
+  all = all_logits (model, ids, 50, 50, 2);
+  lychee_forward_run (forward, cache, ids, 30, LYCHEE_OUTPUT_NONE, &logits, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_null (logits);
+  lychee_forward_run (forward, cache, ids + 30, 20, LYCHEE_OUTPUT_LAST, &logits, NULL, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < n_vocab; i++)
+    g_assert_cmpfloat_with_epsilon (logits[i], all[49 * n_vocab + i], 5e-5);
+}
+
+static void
+test_bad_id (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "id.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  const gint32 bad[] = { -1, lychee_model_get_n_vocab (model), G_MAXINT32 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
+    g_autoptr (GError) error = NULL;
+
+    g_assert_false (
+        lychee_forward_run (forward, cache, &bad[i], 1, LYCHEE_OUTPUT_LAST, NULL, NULL, &error));
+    g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_INVALID);
+    g_assert_cmpuint (lychee_cache_get_length (cache), ==, 0);
+  }
+}
+
+static void
+test_cancel (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "cancel.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (2);
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  g_autoptr (GError) error = NULL;
+  gint32 ids[20];
+
+  some_ids (ids, 20, lychee_model_get_n_vocab (model));
+  g_cancellable_cancel (cancellable);
+  g_assert_false (
+      lychee_forward_run (forward, cache, ids, 20, LYCHEE_OUTPUT_LAST, NULL, cancellable, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_assert_cmpuint (lychee_cache_get_length (cache), ==, 0);
+  g_clear_error (&error);
+  /* And it works again afterwards. */
+  g_assert_true (
+      lychee_forward_run (forward, cache, ids, 20, LYCHEE_OUTPUT_LAST, NULL, NULL, &error));
+  g_assert_no_error (error);
+}
+
+static void
+test_properties (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT, other = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL, *other_path = NULL;
+  g_autoptr (LycheeModel) model = NULL, again = NULL, different = NULL;
+
+  other.seed = 2;
+  path = lychee_tiny_model_write (&tiny, dir, "a.gguf");
+  other_path = lychee_tiny_model_write (&other, dir, "b.gguf");
+  model = load (path);
+  again = load (path);
+  different = load (other_path);
+  g_assert_cmpstr (lychee_model_get_id (model), ==, lychee_model_get_id (again));
+  g_assert_cmpstr (lychee_model_get_id (model), !=, lychee_model_get_id (different));
+  g_assert_cmpuint (strlen (lychee_model_get_id (model)), ==, 16);
+  g_assert_cmpstr (lychee_model_get_name (model), ==, "tiny");
+  g_assert_cmpstr (lychee_model_get_architecture (model), ==, "llama");
+  g_assert_cmpstr (lychee_model_get_path (model), ==, path);
+  g_assert_nonnull (lychee_model_get_chat_template (model));
+  g_assert_cmpuint (lychee_model_get_n_layers (model), ==, 2);
+  g_assert_cmpuint (lychee_model_get_n_heads (model), ==, 4);
+  g_assert_cmpuint (lychee_model_get_n_kv_heads (model), ==, 2);
+  g_assert_cmpuint (lychee_model_get_head_dim (model), ==, 16);
+  g_assert_cmpuint (lychee_model_get_n_context (model), ==, 2048);
+  g_assert_null (lychee_model_get_warnings (model)[0]);
+}
+
+static void
+test_no_rope_base (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *with = NULL, *without = NULL;
+  g_autoptr (LycheeModel) assumed = NULL, set = NULL, wanted = NULL;
+  g_autoptr (GError) error = NULL;
+  g_autofree float *a = NULL, *b = NULL, *c = NULL;
+  gint32 ids[20];
+  guint n_vocab;
+
+  tiny.rope_freq_base = 0;
+  without = lychee_tiny_model_write (&tiny, dir, "without.gguf");
+  tiny.rope_freq_base = 5000;
+  with = lychee_tiny_model_write (&tiny, dir, "with.gguf");
+
+  assumed = load (without);
+  g_assert_nonnull (lychee_model_get_warnings (assumed)[0]);
+  g_assert_nonnull (strstr (lychee_model_get_warnings (assumed)[0], "llama.rope.freq_base"));
+  set = lychee_model_new_full (without, 5000, &error);
+  g_assert_no_error (error);
+  wanted = load (with);
+  n_vocab = lychee_model_get_n_vocab (set);
+  some_ids (ids, 20, n_vocab);
+  a = all_logits (set, ids, 20, 20, 1);
+  b = all_logits (wanted, ids, 20, 20, 1);
+  c = all_logits (assumed, ids, 20, 20, 1);
+  g_assert_cmpmem (a, 20 * n_vocab * sizeof *a, b, 20 * n_vocab * sizeof *b);
+  g_assert_cmpint (memcmp (a, c, 20 * n_vocab * sizeof *a), !=, 0);
+}
+
+/* Broken files. */
+
+static void
+expect_error (const char *path, gint code, const char *named)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeModel *model = lychee_model_new_from_file (path, &error);
+
+  g_assert_null (model);
+  g_assert_nonnull (error);
+  if (!g_error_matches (error, LYCHEE_MODEL_ERROR, code) || !strstr (error->message, named) ||
+      !strstr (error->message, path))
+    g_error ("wanted code %d and “%s”, got %s %d: %s", code, named,
+        g_quark_to_string (error->domain), error->code, error->message);
+}
+
+static char *
+put (const char *name, const void *data, gsize size)
+{
+  char *path = g_build_filename (dir, name, NULL);
+
+  g_assert_true (g_file_set_contents (path, data, size, NULL));
+  return path;
+}
+
+static void
+test_no_file (void)
+{
+  g_autofree char *path = g_build_filename (dir, "not-there.gguf", NULL);
+  g_autofree char *empty = put ("empty.gguf", "", 0);
+  g_autofree char *text = put ("text.gguf", "Hello, this is no model at all.", 31);
+  g_autofree char *big_endian =
+      put ("big.gguf", "GGUF\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *version =
+      put ("version.gguf", "GGUF\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *magic = put ("magic.gguf", "GGUF", 4);
+  g_autofree char *nothing =
+      put ("nothing.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *many =
+      put ("many.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\177", 24);
+
+  expect_error (path, LYCHEE_MODEL_ERROR_OPEN, "No such file");
+  expect_error (dir, LYCHEE_MODEL_ERROR_OPEN, "directory");
+  expect_error (empty, LYCHEE_MODEL_ERROR_FORMAT, "empty");
+  expect_error (text, LYCHEE_MODEL_ERROR_FORMAT, "not a GGUF file");
+  expect_error (big_endian, LYCHEE_MODEL_ERROR_FORMAT, "byte order");
+  expect_error (version, LYCHEE_MODEL_ERROR_FORMAT, "version 1");
+  expect_error (magic, LYCHEE_MODEL_ERROR_TRUNCATED, "header");
+  expect_error (nothing, LYCHEE_MODEL_ERROR_INVALID, "general.architecture");
+  expect_error (many, LYCHEE_MODEL_ERROR_TRUNCATED, "keys");
+}
+
+/* Cut anywhere, the file is an error and nothing worse. */
+static void
+test_truncated (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "whole.gguf");
+  g_autofree char *data = NULL;
+  gsize size;
+
+  g_assert_true (g_file_get_contents (path, &data, &size, NULL));
+  for (gsize n = 1; n < size; n = n < 12000 ? n + 7 : n + 1013) {
+    g_autofree char *cut = put ("cut.gguf", data, n);
+    g_autoptr (GError) error = NULL;
+
+    g_assert_null (lychee_model_new_from_file (cut, &error));
+    g_assert_nonnull (error);
+  }
+  {
+    g_autofree char *cut = put ("cut.gguf", data, size - 100);
+
+    expect_error (cut, LYCHEE_MODEL_ERROR_TRUNCATED, "tensor");
+  }
+}
+
+/* Any byte of the header changed: an error or a model, never a crash. */
+static void
+test_altered (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL, *data = NULL;
+  g_autoptr (GRand) rand = g_rand_new_with_seed (3);
+  gsize size;
+
+  tiny.n_layers = 1;
+  path = lychee_tiny_model_write (&tiny, dir, "good.gguf");
+  g_assert_true (g_file_get_contents (path, &data, &size, NULL));
+  for (guint i = 0; i < 1500; i++) {
+    guint at = g_rand_int_range (rand, 4, MIN (size, 9000));
+    char was = data[at];
+    g_autofree char *altered = NULL;
+    g_autoptr (LycheeModel) model = NULL;
+
+    data[at] = i % 3 == 0 ? (char) 0xff : (char) g_rand_int (rand);
+    altered = put ("altered.gguf", data, size);
+    model = lychee_model_new_from_file (altered, NULL);
+    data[at] = was;
+  }
+}
+
+typedef void (*Alter) (struct gguf_context *gguf, struct ggml_context *tensors);
+
+static void
+set_architecture (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_str (gguf, "general.architecture", "mamba");
+}
+
+static void
+remove_layers (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_remove_key (gguf, "llama.block_count");
+}
+
+static void
+more_layers (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.block_count", 3);
+}
+
+static void
+layers_as_text (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_str (gguf, "llama.block_count", "two");
+}
+
+static void
+no_heads (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.attention.head_count", 0);
+}
+
+static void
+odd_groups (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.attention.head_count_kv", 3);
+}
+
+static void
+wrong_width (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.feed_forward_length", 128);
+}
+
+static void
+huge_head (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.attention.key_length", 512);
+  gguf_set_val_u32 (gguf, "llama.attention.value_length", 512);
+}
+
+static void
+experts (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.expert_count", 8);
+}
+
+static void
+scaling (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_str (gguf, "llama.rope.scaling.type", "longrope");
+  gguf_set_val_f32 (gguf, "llama.rope.scaling.factor", 4);
+}
+
+static void
+bad_eps (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_f32 (gguf, "llama.attention.layer_norm_rms_epsilon", NAN);
+}
+
+static void
+rename_tensor (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  ggml_set_name (ggml_get_tensor (tensors, "blk.1.ffn_up.weight"), "blk.1.ffn_upp.weight");
+}
+
+static void
+integers (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  ggml_get_tensor (tensors, "blk.0.attn_q.weight")->type = GGML_TYPE_I32;
+}
+
+static const struct {
+  const char *name;
+  Alter alter;
+  gint code;
+  const char *named;
+} broken[] = {
+  { "architecture", set_architecture, LYCHEE_MODEL_ERROR_UNSUPPORTED, "mamba" },
+  { "missing-key", remove_layers, LYCHEE_MODEL_ERROR_INVALID, "llama.block_count" },
+  { "missing-layer", more_layers, LYCHEE_MODEL_ERROR_INVALID, "blk.2." },
+  { "key-type", layers_as_text, LYCHEE_MODEL_ERROR_INVALID, "llama.block_count" },
+  { "no-heads", no_heads, LYCHEE_MODEL_ERROR_INVALID, "head_count" },
+  { "odd-groups", odd_groups, LYCHEE_MODEL_ERROR_INVALID, "head_count_kv" },
+  { "shape", wrong_width, LYCHEE_MODEL_ERROR_INVALID, "blk.0.ffn_gate.weight" },
+  { "head-size", huge_head, LYCHEE_MODEL_ERROR_UNSUPPORTED, "key_length" },
+  { "experts", experts, LYCHEE_MODEL_ERROR_UNSUPPORTED, "expert_count" },
+  { "rope-scaling", scaling, LYCHEE_MODEL_ERROR_UNSUPPORTED, "longrope" },
+  { "epsilon", bad_eps, LYCHEE_MODEL_ERROR_INVALID, "layer_norm_rms_epsilon" },
+  { "missing-tensor", rename_tensor, LYCHEE_MODEL_ERROR_INVALID, "blk.1.ffn_up.weight" },
+  { "tensor-type", integers, LYCHEE_MODEL_ERROR_UNSUPPORTED, "blk.0.attn_q.weight" },
+};
+
+static void
+test_broken (gconstpointer data)
+{
+  guint i = GPOINTER_TO_UINT (data);
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *good = lychee_tiny_model_write (&tiny, dir, "good.gguf");
+  g_autofree char *path = g_build_filename (dir, "broken.gguf", NULL);
+  struct ggml_context *tensors = NULL;
+  struct gguf_init_params params = { .no_alloc = false, .ctx = &tensors };
+  struct gguf_context *gguf = gguf_init_from_file (good, params);
+  struct gguf_context *out = gguf_init_empty ();
+
+  gguf_set_kv (out, gguf);
+  broken[i].alter (out, tensors);
+  for (struct ggml_tensor *t = ggml_get_first_tensor (tensors); t;
+       t = ggml_get_next_tensor (tensors, t))
+    if (gguf_find_tensor (gguf, t->name) >= 0 || g_str_has_prefix (t->name, "blk."))
+      gguf_add_tensor (out, t);
+  g_assert_true (gguf_write_to_file (out, path, false));
+  gguf_free (out);
+  gguf_free (gguf);
+  ggml_free (tensors);
+  expect_error (path, broken[i].code, broken[i].named);
+}
+
+/* The real model, where the test run has one: the float32 reference that came with the project's
+ * design, next-token logits of a few prompts (tests/data/smollm2-logits.txt). */
+static void
+test_real (void)
+{
+  const char *path = g_getenv ("LYCHEE_TEST_MODEL");
+  g_autofree char *file = g_test_build_filename (G_TEST_DIST, "data", "smollm2-logits.txt", NULL);
+  g_autoptr (LycheeModel) model = NULL;
+  g_autofree char *text = NULL;
+  g_auto (GStrv) lines = NULL;
+  g_autofree float *logits = NULL;
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  guint n_vocab, n_checked = 0;
+
+  if (!path || !g_file_test (path, G_FILE_TEST_EXISTS)) {
+    g_test_skip ("LYCHEE_TEST_MODEL names no model");
+    return;
+  }
+  model = load (path);
+  n_vocab = lychee_model_get_n_vocab (model);
+  g_assert_true (g_file_get_contents (file, &text, NULL, NULL));
+  lines = g_strsplit (text, "\n", -1);
+  for (char **line = lines; *line; line++) {
+    g_auto (GStrv) words = g_strsplit (*line, " ", -1);
+
+    if (g_strcmp0 (words[0], "ids") == 0) {
+      g_array_set_size (ids, 0);
+      for (guint i = 1; words[i]; i++) {
+        gint32 id = atoi (words[i]);
+
+        g_array_append_val (ids, id);
+      }
+      g_free (logits);
+      logits = all_logits (model, (gint32 *) ids->data, ids->len, 512, 2);
+    } else if (g_strcmp0 (words[0], "nll") == 0) {
+      double wanted = g_ascii_strtod (words[1], NULL), nll = 0;
+
+      for (guint i = 0; i + 1 < ids->len; i++) {
+        const float *row = logits + (gsize) i * n_vocab;
+        double sum = 0;
+
+        for (guint v = 0; v < n_vocab; v++)
+          sum += exp (row[v] - row[0]);
+        nll += log (sum) + row[0] - row[g_array_index (ids, gint32, i + 1)];
+      }
+      nll /= ids->len - 1;
+      g_assert_cmpfloat_with_epsilon (nll, wanted, 0.01 * wanted);
+      n_checked++;
+    } else if (g_strcmp0 (words[0], "best") == 0) {
+      /* best POSITION ID LEAD: only where the lead leaves room for rounded activations */
+      const float *row = logits + (gsize) atoi (words[1]) * n_vocab;
+      guint best = 0;
+
+      for (guint v = 1; v < n_vocab; v++)
+        if (row[v] > row[best])
+          best = v;
+      if (g_ascii_strtod (words[3], NULL) >= 0.5) {
+        g_assert_cmpuint (best, ==, atoi (words[2]));
+        n_checked++;
+      }
+    }
+  }
+  g_assert_cmpuint (n_checked, >=, 6);
+}
+
+int
+main (int argc, char **argv)
+{
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-model-XXXXXX", NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autofree char *name = g_strdup_printf ("/model/reference/%s", cases[i].name);
+
+    g_test_add_data_func (name, &cases[i], test_reference);
+  }
+  for (guint step = 1; step <= 64; step = step * 2 + 1) {
+    g_autofree char *name = g_strdup_printf ("/model/steps/%u", step);
+
+    g_test_add_data_func (name, GUINT_TO_POINTER (step), test_steps);
+  }
+  g_test_add_func ("/model/threads", test_threads);
+  g_test_add_func ("/model/last", test_last);
+  g_test_add_func ("/model/bad-id", test_bad_id);
+  g_test_add_func ("/model/cancel", test_cancel);
+  g_test_add_func ("/model/properties", test_properties);
+  g_test_add_func ("/model/no-rope-base", test_no_rope_base);
+  g_test_add_func ("/model/no-file", test_no_file);
+  g_test_add_func ("/model/truncated", test_truncated);
+  g_test_add_func ("/model/altered", test_altered);
+  for (guint i = 0; i < G_N_ELEMENTS (broken); i++) {
+    g_autofree char *name = g_strdup_printf ("/model/broken/%s", broken[i].name);
+
+    g_test_add_data_func (name, GUINT_TO_POINTER (i), test_broken);
+  }
+  g_test_add_func ("/model/real", test_real);
+  result = g_test_run ();
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  return result;
+}
