@@ -77,8 +77,8 @@ test_f32_to_f16 (gconstpointer data)
 {
   const LycheeCpuKernels *kernels = ((const Case *) data)->kernels;
   static const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519.996f, 65520,
-    65536, -65520, 3e38f, 1e-45f, -1e-45f, 1e-38f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f, 0x1.8p-24f,
-    0x1.fffp-15f, 0x1.ffdp-15f, 0x1.ffffffp-15f, 1 + 0x1p-11f, 1 + 0x3p-11f };
+    65536, -65520, 66000, 70000, 3e38f, 1e-45f, -1e-45f, 1e-38f, 0x1p-25f, 0x1.000002p-25f,
+    0x1p-24f, 0x1.8p-24f, 0x1.fffp-15f, 0x1.ffdp-15f, 0x1.ffffffp-15f, 1 + 0x1p-11f, 1 + 0x3p-11f };
   guint n = 0, size = 2 * 31744 * 6 + G_N_ELEMENTS (special) + 50000 + 1;
   float *from = GUARDED (float, size);
   guint16 *to = GUARDED (guint16, size);
