@@ -8,6 +8,9 @@
 #include "lychee-tokenizer-utf8.h"
 #include <string.h>
 
+/* Not every program needs all of it. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 typedef struct {
