@@ -157,8 +157,7 @@ test_cuts (void)
   }
 }
 
-/* What is user-defined is one token always, a control token only when asked for.
- */
+/* What is user-defined is one token always, a control token only when asked for. */
 static void
 test_special (void)
 {

@@ -20,11 +20,21 @@ typedef struct {
   GArray *ids;
 } Row;
 
+static LycheeTokenizer *tokenizers[G_N_ELEMENTS (models)];
+
+static void
+row_free (gpointer data)
+{
+  Row *row = data;
+  g_free (row->text);
+  g_array_unref (row->ids);
+  g_free (row);
+}
+
 /* The tokenizer of @model; each file is read once. NULL, and the test skipped, without one. */
 static LycheeTokenizer *
 get_tokenizer (const Model *model)
 {
-  static LycheeTokenizer *tokenizers[G_N_ELEMENTS (models)];
   LycheeTokenizer **tokenizer = &tokenizers[model - models];
   const char *path = g_getenv (model->variable);
 
@@ -140,7 +150,7 @@ test_smollm2_linear (void)
 
 /* One test each for the texts of the file: a C string with escapes, a tab, ids. */
 static void
-add_rows (const Model *model)
+add_rows (const Model *model, GPtrArray *rows)
 {
   g_autofree char *path =
       g_test_build_filename (G_TEST_DIST, "data", "tokenizer", model->data, NULL);
@@ -155,8 +165,8 @@ add_rows (const Model *model)
       continue;
     g_auto (GStrv) columns = g_strsplit (lines[i], "\t", 2);
     g_auto (GStrv) numbers = g_strsplit (columns[1], " ", -1);
-    /* Kept as long as the program runs, as tests are. */
     Row *row = g_new (Row, 1);
+    g_ptr_array_add (rows, row);
     *row = (Row){ model, g_strcompress (columns[0]), new_ids () };
     for (guint j = 0; numbers[j] != NULL; j++) {
       gint32 id = (gint32) g_ascii_strtoll (numbers[j], NULL, 10);
@@ -175,11 +185,16 @@ add_rows (const Model *model)
 int
 main (int argc, char *argv[])
 {
+  g_autoptr (GPtrArray) rows = g_ptr_array_new_with_free_func (row_free);
+
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (models); i++)
-    add_rows (&models[i]);
+    add_rows (&models[i], rows);
   g_test_add_func ("/smollm2/control", test_smollm2_control);
   g_test_add_func ("/smollm2/metadata", test_smollm2_metadata);
   g_test_add_func ("/smollm2/linear", test_smollm2_linear);
-  return g_test_run ();
+  int result = g_test_run ();
+  for (guint i = 0; i < G_N_ELEMENTS (models); i++)
+    g_clear_object (&tokenizers[i]);
+  return result;
 }

@@ -175,13 +175,13 @@ test_cuts_garbage (void)
 {
   g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer ("smollm");
   g_autoptr (GRand) rand = g_rand_new_with_seed (13);
-  char text[60];
+  char text[61] = "";
 
   for (guint i = 0; i < 40; i++) {
-    for (guint j = 0; j < sizeof text; j++)
+    for (guint j = 0; j + 1 < sizeof text; j++)
       text[j] = (char) (g_rand_boolean (rand) ? g_rand_int_range (rand, 0xc0, 0xf8)
                                               : g_rand_int_range (rand, 0x00, 0xc0));
-    check_cuts (tokenizer, text, sizeof text, LYCHEE_TOKENIZER_SPECIAL);
+    check_cuts (tokenizer, text, sizeof text - 1, LYCHEE_TOKENIZER_SPECIAL);
   }
 }
 
@@ -519,7 +519,7 @@ static const LinearCase linear_cases[] = {
   { "half-control-token", '<', 1000000 },
   { "emoji", 'E', 1000000 },
   { "words", 'W', 1000000 },
-  { "beyond-the-longest-word", 'a', 3000000 },
+  { "beyond-the-longest-word", 'a', 2200000 },
 };
 
 /* A million bytes at once and byte by byte. Quadratic time would be hours. */
