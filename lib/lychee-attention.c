@@ -6,11 +6,32 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 /* Tokens whose queries are answered together, sharing each read of a key. */
 #define BLOCK_TOKENS 16
 /* Keys of a unit where there are few queries: split over keys ("flash decoding"). */
 #define SPLIT_KEYS 512
+/* Keys of a unit of sparse attention. */
+#define GATHER_KEYS 256
+/* Tokens that leave the window are indexed so many at a time: one by one would cost more. */
+#define UPKEEP_STEP 16
+/* Tokens of an item with granularity chunk where no chunk was noted: prompts and answers. */
+#define PLAIN_ITEM 12
+#define CACHE_LINE 64
+
+/* A thread's share of the counters, on cache lines of its own. */
+typedef struct {
+  LycheeAttentionStats stats;
+  guint8 padding[2 * CACHE_LINE - sizeof (LycheeAttentionStats) % CACHE_LINE];
+} Counters;
+
+/* The tokens of a block and a KV head: one selection. */
+typedef struct {
+  LycheeSelection *selection;
+  float *q;     /* [queries][head_dim] */
+  guint recent; /* first token of the run at the end that is read without the index */
+} Job;
 
 struct _LycheeAttention {
   const LycheeCpuKernels *kernels;
@@ -19,23 +40,39 @@ struct _LycheeAttention {
   guint n_kv_heads;
   guint group; /* query heads that share a KV head */
   guint head_dim;
+  float scale;
+  LycheeAttentionOptions options;
+  guint n_threads;
+  Counters *counters; /* [n_threads] */
+  gboolean timing;
 
   LycheeCache *cache; /* of the pass under way, not owned */
   guint first;        /* position of the pass's first token */
   guint n_tokens;
   guint n_blocks; /* of tokens */
-  guint n_splits; /* of keys */
+  guint n_jobs;   /* KV heads x blocks */
+  guint n_splits; /* units of a job */
   guint split_keys;
-  guint n_units; /* KV heads x blocks x splits */
   guint unit_queries;
+  gboolean sparse;
 
-  gint *next_unit; /* [n_layers], atomic */
-  float *partial;  /* [unit] { m [queries], l [queries], o [queries][head_dim] } */
+  gint *next_unit;   /* [n_layers], atomic */
+  gint *next_upkeep; /* [n_layers], atomic */
+  gint *found;       /* [n_layers][n_jobs], atomic: the job's search is done */
+  gsize found_size;
+  Job *jobs;
+  guint jobs_size;
+  float *partial; /* [job][split] { m [queries], l [queries], o [queries][head_dim] } */
   gsize partial_size;
+
+  GArray *item_ends; /* of guint: items to be indexed in this pass end here */
+  GMutex error_lock;
+  GError *error;
 };
 
 LycheeAttention *
-lychee_attention_new (guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim)
+lychee_attention_new (
+    guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim, guint n_threads)
 {
   LycheeAttention *a = g_new0 (LycheeAttention, 1);
 
@@ -45,16 +82,73 @@ lychee_attention_new (guint n_layers, guint n_heads, guint n_kv_heads, guint hea
   a->n_kv_heads = n_kv_heads;
   a->group = n_heads / n_kv_heads;
   a->head_dim = head_dim;
+  a->scale = 1.0f / sqrtf (head_dim);
+  a->n_threads = n_threads;
+  a->counters = g_new0 (Counters, n_threads);
   a->next_unit = g_new0 (gint, n_layers);
+  a->next_upkeep = g_new0 (gint, n_layers);
+  a->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_mutex_init (&a->error_lock);
   return a;
 }
 
 void
 lychee_attention_free (LycheeAttention *a)
 {
+  for (guint i = 0; i < a->jobs_size; i++) {
+    lychee_selection_free (a->jobs[i].selection);
+    g_free (a->jobs[i].q);
+  }
+  g_free (a->jobs);
+  g_free (a->counters);
   g_free (a->next_unit);
+  g_free (a->next_upkeep);
+  g_free (a->found);
   g_free (a->partial);
+  g_array_unref (a->item_ends);
+  g_clear_error (&a->error);
+  g_mutex_clear (&a->error_lock);
   g_free (a);
+}
+
+void
+lychee_attention_set_options (LycheeAttention *a, const LycheeAttentionOptions *options)
+{
+  a->options = *options;
+}
+
+void
+lychee_attention_set_timing (LycheeAttention *a, gboolean timing)
+{
+  a->timing = timing;
+}
+
+void
+lychee_attention_get_stats (LycheeAttention *a, LycheeAttentionStats *stats)
+{
+  const guint n = sizeof (LycheeAttentionStats) / sizeof (guint64);
+
+  memset (stats, 0, sizeof *stats);
+  for (guint t = 0; t < a->n_threads; t++)
+    for (guint i = 0; i < n; i++)
+      ((guint64 *) stats)[i] += ((guint64 *) &a->counters[t].stats)[i];
+}
+
+void
+lychee_attention_reset_stats (LycheeAttention *a)
+{
+  memset (a->counters, 0, a->n_threads * sizeof *a->counters);
+}
+
+static guint64
+now (LycheeAttention *a)
+{
+  struct timespec t;
+
+  if (!a->timing)
+    return 0;
+  clock_gettime (CLOCK_MONOTONIC, &t);
+  return (guint64) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static gsize
@@ -71,29 +165,126 @@ unit_state (LycheeAttention *a, guint unit, guint n_queries)
   return (LycheeSoftmax){ base, base + n_queries, base + 2 * (gsize) n_queries };
 }
 
+/* Which tokens go into the indexes in this pass: those that have left the window by now. */
+static void
+plan_upkeep (LycheeAttention *a)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
+  guint end, target;
+
+  g_array_set_size (a->item_ends, 0);
+  if (!indexing || a->first <= indexing->sinks + indexing->window)
+    return;
+  target = a->first - indexing->window;
+  end = lychee_index_get_end (lychee_cache_get_index (a->cache, 0, 0));
+  end = MAX (end, indexing->sinks);
+  if (target < end + UPKEEP_STEP)
+    return;
+  if (indexing->granularity == LYCHEE_GRANULARITY_TOKEN) {
+    g_array_append_val (a->item_ends, target);
+    return;
+  }
+  while (end < target) {
+    end = lychee_cache_get_item_end (a->cache, end, PLAIN_ITEM);
+    if (end > target)
+      break;
+    g_array_append_val (a->item_ends, end);
+  }
+}
+
+static void
+grow_jobs (LycheeAttention *a, guint n)
+{
+  if (n <= a->jobs_size)
+    return;
+  a->jobs = g_renew (Job, a->jobs, n);
+  for (guint i = a->jobs_size; i < n; i++) {
+    a->jobs[i].selection = lychee_selection_new ();
+    a->jobs[i].q = g_new (float, (gsize) BLOCK_TOKENS * a->group * a->head_dim);
+  }
+  a->jobs_size = n;
+}
+
 void
 lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
-  guint n_keys;
+  guint n_keys, n_queries = n_tokens * a->n_layers * a->n_kv_heads;
   gsize need;
 
   a->cache = cache;
   a->first = lychee_cache_get_length (cache);
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+  a->n_jobs = a->n_kv_heads * a->n_blocks;
   n_keys = a->first + n_tokens;
-  /* Many blocks are units enough; one block has to be split over its keys to occupy the threads. */
-  a->split_keys = a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
-  a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
-  a->n_units = a->n_kv_heads * a->n_blocks * a->n_splits;
+  plan_upkeep (a);
+  a->sparse = a->options.sparse && lychee_cache_get_indexing (cache) && n_keys > a->options.budget;
+  if (a->sparse) {
+    /* sinks and recent tokens; what the index finds; the rest. */
+    a->n_splits = 1 + (a->options.budget + GATHER_KEYS - 1) / GATHER_KEYS + 1;
+    a->counters[0].stats.sparse += n_queries;
+    a->counters[0].stats.rows_visible += (guint64) n_queries * n_keys;
+  } else {
+    /* Many blocks are units enough; one block has to be split over its keys to occupy the threads.
+     */
+    a->split_keys = a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
+    a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
+    a->counters[0].stats.dense += n_queries;
+    if (a->options.sparse)
+      a->counters[0].stats.dense_fallback += n_queries;
+  }
   a->unit_queries = MIN (n_tokens, BLOCK_TOKENS) * a->group;
-  need = a->n_units * unit_size (a);
+  need = a->n_jobs * a->n_splits * unit_size (a);
   if (need > a->partial_size) {
     g_free (a->partial);
     a->partial_size = need + need / 4;
     a->partial = g_new (float, a->partial_size);
   }
+  grow_jobs (a, a->n_jobs);
+  need = (gsize) a->n_layers * a->n_jobs;
+  if (need > a->found_size) {
+    a->found = g_renew (gint, a->found, need);
+    a->found_size = need;
+  }
+  memset (a->found, 0, need * sizeof *a->found);
   memset (a->next_unit, 0, a->n_layers * sizeof *a->next_unit);
+  memset (a->next_upkeep, 0, a->n_layers * sizeof *a->next_upkeep);
+}
+
+gboolean
+lychee_attention_finish (LycheeAttention *a, GError **error)
+{
+  a->cache = NULL;
+  if (!a->error)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&a->error));
+  return FALSE;
+}
+
+static void
+upkeep (LycheeAttention *a, guint layer, guint head)
+{
+  LycheeIndex *index = lychee_cache_get_index (a->cache, layer, head);
+  g_autoptr (GError) error = NULL;
+  guint begin = lychee_index_get_end (index);
+  LycheeRows rows;
+
+  lychee_cache_get_rows (a->cache, layer, head, &rows);
+  begin = MAX (begin, lychee_cache_get_indexing (a->cache)->sinks);
+  for (guint i = 0; i < a->item_ends->len; i++) {
+    guint end = g_array_index (a->item_ends, guint, i);
+
+    if (end <= begin) /* done by a pass that was cancelled later */
+      continue;
+    if (!lychee_index_append (index, &rows, begin, end - begin, &error)) {
+      g_mutex_lock (&a->error_lock);
+      if (!a->error)
+        a->error = g_steal_pointer (&error);
+      g_mutex_unlock (&a->error_lock);
+      return;
+    }
+    begin = end;
+  }
 }
 
 void
@@ -101,16 +292,25 @@ lychee_attention_store (
     LycheeAttention *a, guint layer, const float *k, const float *v, guint thread, guint n_threads)
 {
   LycheeRows rows;
+  guint64 begun;
+  guint head;
 
-  /* A pair of rows is a few hundred bytes: not worth waking threads for, but they are awake. */
   for (guint i = thread; i < a->n_tokens * a->n_kv_heads; i += n_threads) {
-    guint head = i % a->n_kv_heads, token = i / a->n_kv_heads;
-    guint16 *to = lychee_cache_get_writable (a->cache, layer, head, a->first + token);
+    guint16 *to;
 
+    head = i % a->n_kv_heads;
+    to = lychee_cache_get_writable (a->cache, layer, head, a->first + i / a->n_kv_heads);
     lychee_cache_get_rows (a->cache, layer, head, &rows);
     a->kernels->f32_to_f16 (k + (gsize) i * a->head_dim, to, a->head_dim);
     a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
   }
+  /* Older tokens go into the index: nothing of what was written above is touched. */
+  if (a->item_ends->len == 0)
+    return;
+  begun = now (a);
+  while ((head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads)
+    upkeep (a, layer, head);
+  a->counters[thread].stats.ns_upkeep += now (a) - begun;
 }
 
 /* The queries of a block's tokens for one KV head, [token][group][head_dim]; in place where there
@@ -129,31 +329,19 @@ gather_queries (
   return to;
 }
 
+/* Keys begin .. end - 1, each by the queries whose token stands at or after it. The queries are
+ * those of @n_tokens tokens from @first_position on. */
 static void
-attend_unit (LycheeAttention *a, guint layer, const float *q, guint unit, float *scratch)
+attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows, guint begin,
+    guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
 {
-  guint split = unit % a->n_splits;
-  guint block = unit / a->n_splits % a->n_blocks;
-  guint head = unit / a->n_splits / a->n_blocks;
-  guint first_token = block * BLOCK_TOKENS;
-  guint n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - first_token);
-  guint first_position =
-      a->first + first_token; /* of the block: what is before it is all visible */
-  guint begin = split * a->split_keys;
-  guint end = MIN (begin + a->split_keys, first_position + n_tokens);
-  LycheeQueries queries = { n_tokens * a->group, a->head_dim, 1.0f / sqrtf (a->head_dim), NULL };
-  LycheeSoftmax state = unit_state (a, unit, queries.n_queries);
   guint32 visible[BLOCK_TOKENS * LYCHEE_ATTENTION_MAX_GROUP];
-  LycheeRows rows;
 
-  queries.q = gather_queries (a, q, head, first_token, n_tokens, scratch);
-  lychee_softmax_init (&state, queries.n_queries, a->head_dim);
-  lychee_cache_get_rows (a->cache, layer, head, &rows);
-
+  end = MIN (end, first_position + n_tokens);
   for (guint at = begin; at < end;) {
     guint page_end = (at | (LYCHEE_CACHE_PAGE_TOKENS - 1)) + 1;
     guint n = MIN (page_end, end) - at;
-    const guint16 *k = rows.pages[at >> rows.page_shift] +
+    const guint16 *k = rows->pages[at >> rows->page_shift] +
                        (gsize) (at & (LYCHEE_CACHE_PAGE_TOKENS - 1)) * a->head_dim;
     const guint32 *mask = NULL;
 
@@ -167,21 +355,170 @@ attend_unit (LycheeAttention *a, guint layer, const float *q, guint unit, float 
           visible[t * a->group + g] = sees;
       }
     }
-    a->kernels->attend (&queries, k, k + rows.value_offset, n, mask, &state);
+    a->kernels->attend (queries, k, k + rows->value_offset, n, mask, state);
     at += n;
   }
 }
 
-void
-lychee_attention_attend (LycheeAttention *a, guint layer, const float *q)
+static void
+attend_gathered (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows,
+    const guint32 *tokens, guint n, LycheeSoftmax *state)
 {
+  const guint16 *keys[GATHER_KEYS];
+  guint mask = (1u << rows->page_shift) - 1;
+
+  for (guint i = 0; i < n; i++)
+    keys[i] = rows->pages[tokens[i] >> rows->page_shift] + (gsize) (tokens[i] & mask) * a->head_dim;
+  a->kernels->attend_gather (queries, keys, rows->value_offset, n, state);
+}
+
+typedef struct {
+  guint head, first_token, n_tokens, first_position;
+  LycheeQueries queries;
+  LycheeRows rows;
+} Block;
+
+static void
+get_block (LycheeAttention *a, guint layer, guint job, Block *b)
+{
+  b->head = job / a->n_blocks;
+  b->first_token = job % a->n_blocks * BLOCK_TOKENS;
+  b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
+  /* What is before it is visible to all of the block. */
+  b->first_position = a->first + b->first_token;
+  b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
+  lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
+}
+
+/* The scoring half of a sparse job. */
+static void
+search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttentionStats *stats)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
+  LycheeIndex *index;
+  LycheeIndexQuery query;
+  Job *j = &a->jobs[job];
+  guint certain;
+  Block b;
+
+  get_block (a, layer, job, &b);
+  index = lychee_cache_get_index (a->cache, layer, b.head);
+  j->recent = MAX (lychee_index_get_end (index), MIN (indexing->sinks, a->first));
+  certain = MIN (indexing->sinks, a->first) + a->first - j->recent;
+  query = (LycheeIndexQuery){
+    .n_queries = b.queries.n_queries,
+    .q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q),
+    .budget = a->options.budget > certain ? a->options.budget - certain : 0,
+    .beam = a->options.beam,
+    .rest = a->options.rest,
+  };
+  lychee_index_search (index, &b.rows, &query, j->selection);
+  stats->nodes_scored += j->selection->nodes_scored;
+  stats->rows_estimated += (guint64) j->selection->rows_estimated * b.n_tokens;
+  stats->rows_read += (guint64) (certain + b.n_tokens + j->selection->n_rows) * b.n_tokens;
+}
+
+static void
+attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
+    LycheeAttentionStats *stats)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
+  Job *j = &a->jobs[job];
+  LycheeSelection *found = j->selection;
+  guint64 begun = now (a);
+  LycheeSoftmax state;
+  Block b;
+
+  get_block (a, layer, job, &b);
+  b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q);
+  state = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
+  lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
+  if (split == 0) {
+    attend_run (a, &b.queries, &b.rows, 0, MIN (indexing->sinks, j->recent), b.first_position,
+        b.n_tokens, &state);
+    attend_run (a, &b.queries, &b.rows, j->recent, a->first + a->n_tokens, b.first_position,
+        b.n_tokens, &state);
+    stats->ns_read += now (a) - begun;
+  } else if (split < a->n_splits - 1) {
+    guint from = (split - 1) * GATHER_KEYS;
+
+    if (from < found->n_rows)
+      attend_gathered (a, &b.queries, &b.rows, found->rows + from,
+          MIN (GATHER_KEYS, found->n_rows - from), &state);
+    stats->ns_read += now (a) - begun;
+  } else {
+    if (found->n_rest > 0)
+      a->kernels->attend_groups (
+          &b.queries, found->rest_k, found->rest_v, found->rest_log_n, found->n_rest, &state);
+    stats->ns_rest += now (a) - begun;
+  }
+}
+
+static void
+attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
+    float *scratch, LycheeAttentionStats *stats)
+{
+  guint begin = split * a->split_keys;
+  guint64 begun = now (a);
+  LycheeSoftmax state;
+  Block b;
+
+  get_block (a, layer, job, &b);
+  b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, scratch);
+  state = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
+  lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
+  attend_run (
+      a, &b.queries, &b.rows, begin, begin + a->split_keys, b.first_position, b.n_tokens, &state);
+  stats->ns_read += now (a) - begun;
+}
+
+/* Another thread searches; it has begun, so this is short, unless it was taken off its core. */
+static void
+wait_for (gint *found)
+{
+  for (guint spins = 0; !g_atomic_int_get (found); spins++) {
+    if (spins > 10000)
+      g_thread_yield ();
+#if defined(__x86_64__)
+    else
+      __builtin_ia32_pause ();
+#endif
+  }
+}
+
+void
+lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint thread)
+{
+  LycheeAttentionStats *stats = &a->counters[thread].stats;
+  gint *found = a->found + (gsize) layer * a->n_jobs;
+  guint n_searches = a->sparse ? a->n_jobs : 0;
+  guint n_units = n_searches + a->n_jobs * a->n_splits;
   g_autofree float *scratch = NULL;
   guint unit;
 
-  if (a->n_tokens > 1)
+  if (!a->sparse && a->n_tokens > 1)
     scratch = g_new (float, (gsize) a->unit_queries * a->head_dim);
-  while ((unit = g_atomic_int_add (&a->next_unit[layer], 1)) < a->n_units)
-    attend_unit (a, layer, q, unit, scratch);
+  /* Searches are handed out first, so that whoever waits for one knows it to be under way. */
+  while ((unit = g_atomic_int_add (&a->next_unit[layer], 1)) < n_units) {
+    guint job, split;
+
+    if (unit < n_searches) {
+      guint64 begun = now (a);
+
+      search (a, layer, q, unit, stats);
+      stats->ns_search += now (a) - begun;
+      g_atomic_int_set (&found[unit], TRUE);
+      continue;
+    }
+    job = (unit - n_searches) / a->n_splits;
+    split = (unit - n_searches) % a->n_splits;
+    if (a->sparse) {
+      wait_for (&found[job]);
+      attend_sparse (a, layer, q, job, split, stats);
+    } else {
+      attend_dense (a, layer, q, job, split, scratch, stats);
+    }
+  }
 }
 
 void
@@ -189,21 +526,24 @@ lychee_attention_merge (
     LycheeAttention *a, guint layer, float *output, guint thread, guint n_threads)
 {
   gsize row = (gsize) a->group * a->head_dim;
+  guint64 begun = now (a);
 
-  for (guint i = thread; i < a->n_kv_heads * a->n_blocks; i += n_threads) {
-    guint head = i / a->n_blocks, first_token = i % a->n_blocks * BLOCK_TOKENS;
-    guint n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - first_token);
-    guint n_queries = n_tokens * a->group;
-    LycheeSoftmax sum = unit_state (a, i * a->n_splits, n_queries);
-    float *to = output + ((gsize) first_token * a->n_heads + (gsize) head * a->group) * a->head_dim;
+  for (guint job = thread; job < a->n_jobs; job += n_threads) {
+    LycheeSoftmax sum;
+    float *to;
+    Block b;
 
+    get_block (a, layer, job, &b);
+    sum = unit_state (a, job * a->n_splits, b.queries.n_queries);
+    to = output + ((gsize) b.first_token * a->n_heads + (gsize) b.head * a->group) * a->head_dim;
     for (guint split = 1; split < a->n_splits; split++) {
-      LycheeSoftmax part = unit_state (a, i * a->n_splits + split, n_queries);
+      LycheeSoftmax part = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
 
-      lychee_softmax_merge (&sum, &part, n_queries, a->head_dim);
+      lychee_softmax_merge (&sum, &part, b.queries.n_queries, a->head_dim);
     }
-    lychee_softmax_finish (&sum, n_queries, a->head_dim, sum.o);
-    for (guint t = 0; t < n_tokens; t++)
+    lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
+    for (guint t = 0; t < b.n_tokens; t++)
       memcpy (to + (gsize) t * a->n_heads * a->head_dim, sum.o + t * row, row * sizeof *to);
   }
+  a->counters[thread].stats.ns_merge += now (a) - begun;
 }

@@ -14,18 +14,53 @@ typedef struct _LycheeAttention LycheeAttention;
 /* Query heads that may share a KV head. */
 #define LYCHEE_ATTENTION_MAX_GROUP 64
 
+#define LYCHEE_DEFAULT_BUDGET 1024
+#define LYCHEE_DEFAULT_SINKS 16
+#define LYCHEE_DEFAULT_WINDOW 64
+
+typedef struct {
+  gboolean sparse; /* read what the cache's index finds; needs a cache with an index */
+  guint budget;  /* tokens to read in all, sinks and window included; shorter contexts are dense */
+  float beam;    /* see LycheeIndexQuery, 0 = its default */
+  gboolean rest; /* what is not read counts as the mean of its group */
+} LycheeAttentionOptions;
+
+/* What was done since the last reset. A "query" is one token, layer and KV head. */
+typedef struct {
+  guint64 dense; /* queries answered from all keys */
+  guint64
+      dense_fallback;   /* of these, those for which sparse was asked, and the context was short */
+  guint64 sparse;       /* queries answered through the index */
+  guint64 rows_visible; /* keys that dense attention would have read for the sparse ones */
+  guint64 rows_read;    /* keys that they did read */
+  guint64 rows_estimated; /* keys that counted as a mean */
+  guint64 nodes_scored;
+  /* Nanoseconds of all threads together; only while timing is on. */
+  guint64 ns_upkeep, ns_search, ns_read, ns_rest, ns_merge;
+} LycheeAttentionStats;
+
 LycheeAttention *lychee_attention_new (
-    guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim);
+    guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim, guint n_threads);
 void lychee_attention_free (LycheeAttention *attention);
+
+void lychee_attention_set_options (
+    LycheeAttention *attention, const LycheeAttentionOptions *options);
+void lychee_attention_set_timing (LycheeAttention *attention, gboolean timing);
+void lychee_attention_get_stats (LycheeAttention *attention, LycheeAttentionStats *stats);
+void lychee_attention_reset_stats (LycheeAttention *attention);
 
 /* Before the pass: its @n_tokens follow the cache's present length, and are reserved. */
 void lychee_attention_prepare (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);
+/* After it: whether a key or value was not a number (LYCHEE_INDEX_ERROR). */
+gboolean lychee_attention_finish (LycheeAttention *attention, GError **error);
 
-/* Step 1: keys and values [n_tokens][kv-heads][head-dim] of the new tokens go into the cache. */
+/* Step 1: keys and values [n_tokens][kv-heads][head-dim] of the new tokens go into the cache, and
+ * those that have left the window into the index. */
 void lychee_attention_store (LycheeAttention *attention, guint layer, const float *k,
     const float *v, guint thread, guint n_threads);
 /* Step 2: each token's queries [n_tokens][heads][head-dim] over the keys up to its own. */
-void lychee_attention_attend (LycheeAttention *attention, guint layer, const float *q);
+void lychee_attention_attend (
+    LycheeAttention *attention, guint layer, const float *q, guint thread);
 /* Step 3: output [n_tokens][heads][head-dim]. */
 void lychee_attention_merge (
     LycheeAttention *attention, guint layer, float *output, guint thread, guint n_threads);

@@ -19,4 +19,25 @@ void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, Lych
  * @value_offset of the rows behind it). */
 guint16 *lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token);
 
+/* The index over the keys, one for each layer and KV head. The first @sinks tokens are never in it,
+ * and the last @window ones and a few more are not in it yet. Only while the cache is empty. */
+typedef struct {
+  LycheeGranularity granularity;
+  guint sinks;
+  guint window;
+} LycheeCacheIndexing;
+
+void lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexing);
+const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NULL: no index */
+LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
+guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
+
+/* Around anything that changes the indexes: a fork in another thread waits for it. */
+void lychee_cache_lock_index (LycheeCache *cache);
+void lychee_cache_unlock_index (LycheeCache *cache);
+
+/* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
+ * @otherwise where no chunk was noted. */
+guint lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise);
+
 G_END_DECLS

@@ -13,6 +13,7 @@
 
 #include "lychee-cache-private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,6 +61,10 @@ struct _LycheeCache {
   const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
   guint n_pages;
   GArray *entries; /* of Entry, ascending */
+
+  GMutex index_lock; /* taken before lock */
+  LycheeCacheIndexing indexing;
+  LycheeIndex **indexes; /* [layer][kv-head], NULL: none */
 };
 
 G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
@@ -179,6 +184,7 @@ static void
 lychee_cache_init (LycheeCache *cache)
 {
   g_mutex_init (&cache->lock);
+  g_mutex_init (&cache->index_lock);
   cache->entries = g_array_new (FALSE, FALSE, sizeof (Entry));
   g_array_set_clear_func (cache->entries, entry_clear);
 }
@@ -188,6 +194,9 @@ lychee_cache_finalize (GObject *object)
 {
   LycheeCache *cache = LYCHEE_CACHE (object);
 
+  for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++)
+    lychee_index_free (cache->indexes[i]);
+  g_free (cache->indexes);
   for (guint i = 0; i < cache->n_pages; i++)
     page_unref (cache->pages[i]);
   g_free (cache->pages);
@@ -195,6 +204,7 @@ lychee_cache_finalize (GObject *object)
   g_array_unref (cache->entries);
   budget_unref (cache->budget);
   g_mutex_clear (&cache->lock);
+  g_mutex_clear (&cache->index_lock);
   G_OBJECT_CLASS (lychee_cache_parent_class)->finalize (object);
 }
 
@@ -338,6 +348,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       cache->max_tokens, budget_ref (cache->budget));
   guint length, n_full, n_open;
 
+  g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   length = lychee_cache_get_length (cache);
   n_full = length >> LYCHEE_CACHE_PAGE_SHIFT;
@@ -347,6 +358,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
 
     if (!open) {
       g_mutex_unlock (&cache->lock);
+      g_mutex_unlock (&cache->index_lock);
       g_object_unref (fork);
       return NULL;
     }
@@ -365,6 +377,15 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
     g_array_append_val (fork->entries, entry);
   }
   g_mutex_unlock (&cache->lock);
+  if (cache->indexes) {
+    guint n = cache->n_layers * cache->n_kv_heads;
+
+    fork->indexing = cache->indexing;
+    fork->indexes = g_new (LycheeIndex *, n);
+    for (guint i = 0; i < n; i++)
+      fork->indexes[i] = lychee_index_copy (cache->indexes[i]);
+  }
+  g_mutex_unlock (&cache->index_lock);
   g_atomic_int_set (&fork->length, length);
   return fork;
 }
@@ -420,6 +441,23 @@ lychee_cache_commit (LycheeCache *cache, guint n)
   g_atomic_int_set (&cache->length, length);
 }
 
+/* What was indexed and is now inside the window comes out again. */
+static void
+truncate_indexes (LycheeCache *cache, guint length)
+{
+  guint end = length > cache->indexing.window ? length - cache->indexing.window : 0;
+
+  for (guint layer = 0; layer < cache->n_layers; layer++)
+    for (guint head = 0; head < cache->n_kv_heads; head++) {
+      LycheeIndex *index = lychee_cache_get_index (cache, layer, head);
+      LycheeRows rows;
+
+      lychee_cache_get_rows (cache, layer, head, &rows);
+      if (lychee_index_get_end (index) > end)
+        lychee_index_truncate (index, &rows, end);
+    }
+}
+
 /**
  * lychee_cache_truncate:
  * @length: the new length, at most the present one
@@ -433,6 +471,7 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
 
   g_return_if_fail (length <= lychee_cache_get_length (cache));
 
+  g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   /* A page that becomes the open one again may be shared with a fork: it gets a copy of its own on
    * a best effort; without memory for it the cut goes back to the page's beginning. */
@@ -453,6 +492,8 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     }
   }
   g_atomic_int_set (&cache->length, length);
+  if (cache->indexes)
+    truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
     page_unref (cache->pages[--cache->n_pages]);
   while (cache->entries->len > 0) {
@@ -463,6 +504,7 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     g_array_set_size (cache->entries, cache->entries->len - 1);
   }
   g_mutex_unlock (&cache->lock);
+  g_mutex_unlock (&cache->index_lock);
 }
 
 void
@@ -559,4 +601,89 @@ lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint
 
   return cache->pages[token >> LYCHEE_CACHE_PAGE_SHIFT]->data + part * head_size (cache) +
          (gsize) (token & PAGE_MASK) * cache->head_dim;
+}
+
+void
+lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexing)
+{
+  guint n = cache->n_layers * cache->n_kv_heads;
+
+  g_return_if_fail (cache->indexes == NULL && lychee_cache_get_length (cache) == 0);
+
+  cache->indexing = *indexing;
+  cache->indexes = g_new (LycheeIndex *, n);
+  for (guint i = 0; i < n; i++) {
+    LycheeIndexParams params = {
+      .granularity = indexing->granularity,
+      .head_dim = cache->head_dim,
+      .scale = 1 / sqrtf (cache->head_dim),
+      .seed = i,
+    };
+
+    cache->indexes[i] = lychee_index_new (&params);
+  }
+}
+
+const LycheeCacheIndexing *
+lychee_cache_get_indexing (LycheeCache *cache)
+{
+  return cache->indexes ? &cache->indexing : NULL;
+}
+
+LycheeIndex *
+lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head)
+{
+  return cache->indexes[layer * cache->n_kv_heads + kv_head];
+}
+
+guint64
+lychee_cache_get_index_bytes (LycheeCache *cache)
+{
+  guint64 bytes = 0;
+
+  g_mutex_lock (&cache->index_lock);
+  for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++)
+    bytes += lychee_index_get_bytes (cache->indexes[i]);
+  g_mutex_unlock (&cache->index_lock);
+  return bytes;
+}
+
+void
+lychee_cache_lock_index (LycheeCache *cache)
+{
+  g_mutex_lock (&cache->index_lock);
+}
+
+void
+lychee_cache_unlock_index (LycheeCache *cache)
+{
+  g_mutex_unlock (&cache->index_lock);
+}
+
+guint
+lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise)
+{
+  guint low = 0, high, end = position + otherwise;
+
+  g_mutex_lock (&cache->lock);
+  high = cache->entries->len;
+  while (low < high) { /* the first chunk that ends behind the position */
+    guint middle = (low + high) / 2;
+    Entry *entry = &g_array_index (cache->entries, Entry, middle);
+
+    if (entry->position + entry->chunk->n_ids > position)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  if (low < cache->entries->len) {
+    Entry *entry = &g_array_index (cache->entries, Entry, low);
+
+    if (entry->position <= position)
+      end = entry->position + entry->chunk->n_ids;
+    else
+      end = MIN (end, entry->position);
+  }
+  g_mutex_unlock (&cache->lock);
+  return end;
 }

@@ -49,7 +49,8 @@ lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
 
   f->model = g_object_ref (model);
   f->executor = lychee_executor_ref (executor);
-  f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim);
+  f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
+      lychee_executor_get_n_threads (executor));
   f->nodes = g_new (Node, hp->n_layers);
   for (guint i = 0; i < hp->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
@@ -93,7 +94,7 @@ op_attend (struct ggml_tensor *dst, int thread, int n_threads, void *data)
 {
   Node *node = data;
 
-  lychee_attention_attend (node->forward->attention, node->layer, dst->src[0]->data);
+  lychee_attention_attend (node->forward->attention, node->layer, dst->src[0]->data, thread);
 }
 
 static void
@@ -238,6 +239,12 @@ get_graph (LycheeForward *f, guint n_tokens, LycheeOutput output, GError **error
   return graph;
 }
 
+LycheeAttention *
+lychee_forward_get_attention (LycheeForward *f)
+{
+  return f->attention;
+}
+
 gboolean
 lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
@@ -246,6 +253,7 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
   guint first = lychee_cache_get_length (cache);
   gint32 *positions;
   Graph *graph;
+  gboolean ok;
 
   g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
 
@@ -265,8 +273,12 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
   positions = graph->positions->data;
   for (guint i = 0; i < n; i++)
     positions[i] = first + i;
+  lychee_cache_lock_index (cache);
   lychee_attention_prepare (f->attention, cache, n);
-  if (!lychee_executor_compute (f->executor, graph->graph, cancellable, error))
+  ok = lychee_executor_compute (f->executor, graph->graph, cancellable, error);
+  ok = lychee_attention_finish (f->attention, ok ? error : NULL) && ok;
+  lychee_cache_unlock_index (cache);
+  if (!ok)
     return FALSE;
   lychee_cache_commit (cache, n);
   if (logits)

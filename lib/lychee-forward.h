@@ -3,6 +3,7 @@
 
 #include <gio/gio.h>
 
+#include "lychee-attention.h"
 #include "lychee-cache.h"
 #include "lychee-executor.h"
 #include "lychee-model.h"
@@ -24,6 +25,9 @@ typedef enum {
 
 LycheeForward *lychee_forward_new (LycheeModel *model, LycheeExecutor *executor);
 void lychee_forward_free (LycheeForward *forward);
+
+/* Its attention, for options and counters; dense by default. (transfer none) */
+LycheeAttention *lychee_forward_get_attention (LycheeForward *forward);
 
 /* Computes @n tokens behind those that @cache holds, and commits them. FALSE: the cache is as
  * before. @logits: (out) (optional) (transfer none): [rows][n_vocab] of @output, until the next

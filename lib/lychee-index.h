@@ -41,6 +41,7 @@ typedef struct {
   float scale;           /* s: 1 / sqrt (head_dim) as a rule */
   guint leaf_capacity;   /* tokens in a leaf, 0 = default */
   guint coarse_capacity; /* tokens under a coarse node, 0 = default */
+  guint32 seed;          /* staggers splits: give each head of a model another */
 } LycheeIndexParams;
 
 typedef struct _LycheeIndex LycheeIndex;

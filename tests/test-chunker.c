@@ -702,7 +702,8 @@ test_reset (void)
   g_autoptr (LycheeChunker) chunker = lychee_chunker_new (2, 4);
   g_autoptr (GPtrArray) chunks = new_chunks ();
 
-  push_text (chunker, "one two three four five six \xE6", SPLIT_WORDS, 7, chunks);
+  push_text (chunker, "one two three four five six", SPLIT_WORDS, 7, chunks);
+  push (chunker, 99, "\xE6", 1, chunks);
   g_assert_cmpuint (chunks->len, >, 0);
   g_ptr_array_set_size (chunks, 0);
   lychee_chunker_reset (chunker);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-cpu-kernels.h"
+#include "lychee-index.h"
+
+G_BEGIN_DECLS
+
+/* How the index with granularity token is built.
+ *
+ *   branch -> ... -> branch of level 1 -> coarse node -> leaf -> rows
+ *
+ * A branch keeps what a search and a descent need of its children in contiguous arrays, so that one
+ * kernel call scores all of them: mean keys in 8 bits with one scale each, and, at level 1, the
+ * children's mean values likewise. A coarse node holds its leaves and its rows' numbers in one
+ * block of memory that never changes once it is published: copies of an index share it. A leaf's
+ * mean key is its difference from the coarse node's, in 4 bits with one scale, which measures as
+ * well as 8 bits do.
+ *
+ * Nothing is ever rebuilt that is larger than a coarse node (or than one branch's children), which
+ * bounds every step. */
+
+#define LYCHEE_BRANCH_MAX 64   /* children of a branch */
+#define LYCHEE_APPEND_BATCH 64 /* rows that are put in together */
+
+/* A coarse node: immutable while more than one index refers to it. */
+typedef struct {
+  gint refs;
+  guint16 n_rows, n_leaves;
+  guint16 fresh; /* rows that the coarse mean key and value count in */
+  guint16 built; /* rows when its leaves were last built by recursive 2-means */
+  guint16 limit; /* rows beyond which it splits: below the capacity, by chance */
+  guint8 id_bytes;
+  guint8 padding;
+  /* guint16 scale[n_leaves], half floats; guint8 count[n_leaves]; guint8 code[n_leaves][dim / 2],
+   * element i in the low half of byte i, element i + dim / 2 in the high half, each + 8;
+   * guint8 id[n_rows][id_bytes], little endian, leaf by leaf. */
+  guint8 data[];
+} LycheeNode;
+
+typedef struct _LycheeBranch LycheeBranch;
+struct _LycheeBranch {
+  guint level; /* 1: the children are coarse nodes */
+  guint n, capacity;
+  guint n_rows;       /* below it */
+  guint fresh;        /* n_rows when the parent last computed its mean */
+  gboolean changed;   /* a child has changed since the parent last looked */
+  float *scale;       /* [capacity] */
+  float *minus_half;  /* [capacity] minus half the squared length of the mean key */
+  float *count;       /* [capacity] rows below the child */
+  float *log_count;   /* [capacity] */
+  float *value_scale; /* [capacity], level 1 only */
+  gpointer *child;    /* [capacity] LycheeNode or LycheeBranch */
+  gint8 *code;        /* [capacity][head_dim] */
+  gint8 *value_code;  /* [capacity][head_dim], level 1 only */
+  gpointer block;     /* where these arrays lie */
+};
+
+typedef struct _LycheeChunkIndex LycheeChunkIndex;
+
+struct _LycheeIndex {
+  LycheeIndexParams params;
+  const LycheeCpuKernels *kernels;
+  guint begin, end;
+  gsize bytes;
+  guint64 n_made; /* coarse nodes ever made: what staggers their limits */
+  guint64 splits, rebuilds, rows_rebuilt;
+  LycheeBranch *root; /* NULL: empty */
+  LycheeChunkIndex *chunks;
+};
+
+/* What a parent keeps of a child. */
+typedef struct {
+  gpointer child;
+  guint n_rows;
+  float scale, value_scale;
+  gint8 *code, *value_code; /* [head_dim] each */
+} LycheeSummary;
+
+/* lychee-index-kmeans.c: rows being sorted into leaves, and the memory for it. */
+typedef struct {
+  const LycheeCpuKernels *kernels;
+  const LycheeRows *rows;
+  guint head_dim, size;
+  guint32 *id;         /* [size] row numbers, */
+  const guint16 **key; /* [size] their keys, */
+  float *norm;         /* [size] and their keys' squared lengths */
+  float *dot;          /* [size] */
+  guint32 *id_spare;
+  const guint16 **key_spare;
+  float *norm_spare;
+  guint8 *side;
+  float *vector;  /* [5][head_dim] */
+  guint64 visits; /* rows read by 2-means */
+} LycheeSorter;
+
+LycheeSorter *lychee_sorter_new (const LycheeIndex *index, const LycheeRows *rows, guint size);
+void lychee_sorter_free (LycheeSorter *sorter);
+/* Sets row @at. */
+void lychee_sorter_set (LycheeSorter *sorter, guint at, guint32 row);
+/* Reorders rows at .. at + n - 1 into two alike groups; returns how many are in the first, which is
+ * at least n / @least and at most n - n / @least (and never 0 or n, for n > 1). */
+guint lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least);
+/* The mean key, or with @values the mean value. */
+void lychee_sorter_mean (LycheeSorter *sorter, guint at, guint n, gboolean values, float *mean);
+
+static inline const guint16 *
+lychee_rows_key (const LycheeRows *rows, guint head_dim, guint32 row)
+{
+  return rows->pages[row >> rows->page_shift] +
+         (gsize) (row & ((1u << rows->page_shift) - 1)) * head_dim;
+}
+
+/* Sums and maxima in eight lanes, which compilers turn into vectors; @n is a multiple of 8. */
+static inline float
+lychee_square (const float *x, guint n)
+{
+  float sums[8] = { 0 };
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++)
+      sums[j] += x[i + j] * x[i + j];
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+static inline float
+lychee_distance (const float *x, const float *y, guint n)
+{
+  float sums[8] = { 0 };
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++)
+      sums[j] += (x[i + j] - y[i + j]) * (x[i + j] - y[i + j]);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+static inline float
+lychee_largest (const float *x, guint n)
+{
+  float most[8] = { 0 }, largest = 0;
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++) {
+      float size = x[i + j] < 0 ? -x[i + j] : x[i + j];
+
+      most[j] = size > most[j] ? size : most[j];
+    }
+  for (guint j = 0; j < 8; j++)
+    largest = most[j] > largest ? most[j] : largest;
+  return largest;
+}
+
+/* To the nearest whole number, for |x| below 2^22. */
+static inline gint
+lychee_round (float x)
+{
+  return (gint) (x + (x < 0 ? -0.5f : 0.5f));
+}
+
+/* lychee-index-node.c */
+gsize lychee_node_get_size (guint head_dim, guint n_rows, guint n_leaves, guint id_bytes);
+LycheeNode *lychee_node_ref (LycheeNode *node);
+void lychee_node_unref (LycheeNode *node);
+const guint16 *lychee_node_get_scales (const LycheeNode *node);
+const guint8 *lychee_node_get_counts (const LycheeNode *node);
+const guint8 *lychee_node_get_codes (const LycheeNode *node);
+const guint8 *lychee_node_get_ids (const LycheeNode *node, guint head_dim);
+static inline guint32
+lychee_node_id (const guint8 *ids, guint id_bytes, guint i)
+{
+  const guint8 *p = ids + (gsize) i * id_bytes;
+  guint32 id = p[0] | (guint32) p[1] << 8;
+
+  if (id_bytes > 2)
+    id |= (guint32) p[2] << 16;
+  if (id_bytes > 3)
+    id |= (guint32) p[3] << 24;
+  return id;
+}
+
+/* A coarse node taken apart, to be changed. */
+typedef struct {
+  guint head_dim, stride, max_leaves;
+  guint n_leaves, n_rows, fresh, built, limit;
+  guint32 *id;     /* [max_leaves][stride], more than a leaf may keep */
+  guint *count;    /* [max_leaves] */
+  guint8 *touched; /* [max_leaves] the mean has to be computed anew */
+  float *mean;     /* [max_leaves][head_dim] */
+  guint8 *code;    /* [max_leaves][head_dim / 2] */
+  guint16 *scale;  /* [max_leaves] */
+} LycheeOpenNode;
+
+LycheeOpenNode *lychee_open_node_new (guint head_dim, guint leaf_capacity, guint max_rows);
+void lychee_open_node_free (LycheeOpenNode *open);
+void lychee_open_node_read (LycheeOpenNode *open, const LycheeIndex *index, const LycheeNode *node,
+    const gint8 *code, float scale);
+/* Closes it again: leaves that are not touched keep their codes. */
+LycheeNode *lychee_open_node_pack (const LycheeOpenNode *open, const LycheeIndex *index);
+void lychee_open_node_encode (
+    LycheeOpenNode *open, const LycheeIndex *index, guint leaf, const gint8 *code, float scale);
+
+void lychee_code_encode (const float *x, guint n, gint8 *code, float *scale);
+void lychee_code_decode (const gint8 *code, float scale, guint n, float *x);
+/* 4-bit codes [n][head_dim / 2] to 8-bit ones [n][head_dim]. */
+void lychee_code_unpack (const guint8 *code, guint n, guint head_dim, gint8 *to);
+
+/* lychee-index-tree.c */
+void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
+void lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+/* Builds everything anew by recursive 2-means. */
+void lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows);
+/* Brings all means up to date. */
+void lychee_tree_refresh (LycheeIndex *index, const LycheeRows *rows);
+LycheeBranch *lychee_branch_copy (const LycheeIndex *index, const LycheeBranch *branch);
+void lychee_branch_free (LycheeBranch *branch);
+gsize lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch);
+void lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats);
+
+/* lychee-index-search.c */
+void lychee_tree_search (
+    const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);
+
+G_END_DECLS

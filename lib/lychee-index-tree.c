@@ -1,0 +1,1040 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The tree of an index with granularity token: descent, append, split, truncate. */
+#pragma GCC optimize("O3")
+#include "lychee-index-private.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LEAST_LEAF 8   /* a leaf that splits gives at least an eighth of its rows, */
+#define LEAST_NODE 8   /* a coarse node likewise, */
+#define LEAST_BRANCH 4 /* a branch a quarter of its children */
+#define DESCENT_BEAM 2 /* branches that a descent keeps */
+#define BULK 1024      /* this many rows, if they at least double the index, are built at once */
+
+typedef struct {
+  LycheeIndex *index;
+  const LycheeRows *rows;
+  LycheeSorter *sorter;
+  LycheeOpenNode *open;
+  float *mean; /* [head_dim] */
+} Writer;
+
+static void
+writer_init (Writer *writer, LycheeIndex *index, const LycheeRows *rows, guint size)
+{
+  guint dim = index->params.head_dim, most = index->params.coarse_capacity + LYCHEE_APPEND_BATCH;
+
+  writer->index = index;
+  writer->rows = rows;
+  writer->sorter = lychee_sorter_new (index, rows, MAX (most, size));
+  writer->open = lychee_open_node_new (dim, index->params.leaf_capacity, most);
+  writer->mean = g_new (float, dim);
+}
+
+static void
+writer_clear (Writer *writer)
+{
+  writer->index->rows_rebuilt += writer->sorter->visits;
+  lychee_sorter_free (writer->sorter);
+  lychee_open_node_free (writer->open);
+  g_free (writer->mean);
+}
+
+/* Branches */
+
+static gsize
+branch_block_size (guint dim, guint level, guint capacity)
+{
+  gsize floats = level == 1 ? 5 : 4;
+
+  return capacity * (sizeof (gpointer) + floats * sizeof (float) + (level == 1 ? 2 : 1) * dim);
+}
+
+/* Gives it memory for @capacity children, rounded up a little: more or less than it has. */
+static void
+branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
+{
+  guint dim = index->params.head_dim, n = branch->n;
+  LycheeBranch old = *branch;
+  guint8 *p;
+
+  capacity = (capacity + 7) & ~7u;
+  index->bytes += branch_block_size (dim, branch->level, capacity) -
+                  branch_block_size (dim, branch->level, branch->capacity);
+  branch->capacity = capacity;
+  branch->block = p = g_malloc (branch_block_size (dim, branch->level, capacity));
+  branch->child = (gpointer) p;
+  p += capacity * sizeof (gpointer);
+  branch->scale = (gpointer) p;
+  branch->minus_half = branch->scale + capacity;
+  branch->count = branch->minus_half + capacity;
+  branch->log_count = branch->count + capacity;
+  branch->value_scale = branch->level == 1 ? branch->log_count + capacity : NULL;
+  p = (gpointer) (branch->log_count + (branch->level == 1 ? 2 : 1) * capacity);
+  branch->code = (gpointer) p;
+  branch->value_code = branch->level == 1 ? branch->code + (gsize) capacity * dim : NULL;
+  if (n > 0) {
+    memcpy (branch->child, old.child, n * sizeof *old.child);
+    memcpy (branch->scale, old.scale, n * sizeof (float));
+    memcpy (branch->minus_half, old.minus_half, n * sizeof (float));
+    memcpy (branch->count, old.count, n * sizeof (float));
+    memcpy (branch->log_count, old.log_count, n * sizeof (float));
+    memcpy (branch->code, old.code, (gsize) n * dim);
+    if (branch->level == 1) {
+      memcpy (branch->value_scale, old.value_scale, n * sizeof (float));
+      memcpy (branch->value_code, old.value_code, (gsize) n * dim);
+    }
+  }
+  g_free (old.block);
+}
+
+static LycheeBranch *
+branch_new (LycheeIndex *index, guint level, guint capacity)
+{
+  LycheeBranch *branch = g_new0 (LycheeBranch, 1);
+
+  index->bytes += sizeof *branch;
+  branch->level = level;
+  branch->changed = TRUE;
+  branch_reserve (index, branch, capacity);
+  return branch;
+}
+
+/* Without its children. */
+static void
+branch_free_shell (LycheeIndex *index, LycheeBranch *branch)
+{
+  index->bytes -=
+      sizeof *branch + branch_block_size (index->params.head_dim, branch->level, branch->capacity);
+  g_free (branch->block);
+  g_free (branch);
+}
+
+LycheeBranch *
+lychee_branch_copy (const LycheeIndex *index, const LycheeBranch *branch)
+{
+  /* Only to let branch_reserve lay it out; bytes are those of the original. */
+  LycheeIndex shell = { .params = index->params };
+  LycheeBranch *copy = g_new0 (LycheeBranch, 1);
+
+  copy->level = branch->level;
+  branch_reserve (&shell, copy, branch->capacity);
+  memcpy (copy->block, branch->block,
+      branch_block_size (index->params.head_dim, branch->level, branch->capacity));
+  copy->n = branch->n;
+  copy->n_rows = branch->n_rows;
+  copy->fresh = branch->fresh;
+  copy->changed = branch->changed;
+  for (guint i = 0; i < branch->n; i++)
+    if (branch->level == 1)
+      lychee_node_ref (branch->child[i]);
+    else
+      copy->child[i] = lychee_branch_copy (index, branch->child[i]);
+  return copy;
+}
+
+void
+lychee_branch_free (LycheeBranch *branch)
+{
+  if (!branch)
+    return;
+  for (guint i = 0; i < branch->n; i++)
+    if (branch->level == 1)
+      lychee_node_unref (branch->child[i]);
+    else
+      lychee_branch_free (branch->child[i]);
+  g_free (branch->block);
+  g_free (branch);
+}
+
+static gsize
+node_bytes (const LycheeIndex *index, const LycheeNode *node)
+{
+  return lychee_node_get_size (
+      index->params.head_dim, node->n_rows, node->n_leaves, node->id_bytes);
+}
+
+gsize
+lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch)
+{
+  gsize bytes = 0;
+
+  if (!branch)
+    return 0;
+  bytes =
+      sizeof *branch + branch_block_size (index->params.head_dim, branch->level, branch->capacity);
+  for (guint i = 0; i < branch->n; i++)
+    bytes += branch->level == 1 ? node_bytes (index, branch->child[i])
+                                : lychee_branch_get_bytes (index, branch->child[i]);
+  return bytes;
+}
+
+void
+lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats)
+{
+  if (!branch)
+    return;
+  stats->depth = MAX (stats->depth, branch->level + 2);
+  for (guint i = 0; i < branch->n; i++)
+    if (branch->level == 1) {
+      stats->n_coarse++;
+      stats->n_leaves += ((LycheeNode *) branch->child[i])->n_leaves;
+    } else {
+      lychee_tree_get_stats (branch->child[i], stats);
+    }
+}
+
+static void
+branch_set (LycheeIndex *index, LycheeBranch *branch, guint i, const LycheeSummary *summary)
+{
+  guint dim = index->params.head_dim;
+  gint32 squares = 0;
+
+  branch->child[i] = summary->child;
+  branch->scale[i] = summary->scale;
+  branch->count[i] = summary->n_rows;
+  branch->log_count[i] = logf (summary->n_rows);
+  memcpy (branch->code + (gsize) i * dim, summary->code, dim);
+  for (guint d = 0; d < dim; d++)
+    squares += summary->code[d] * summary->code[d];
+  branch->minus_half[i] = -0.5f * summary->scale * summary->scale * squares;
+  if (branch->level == 1) {
+    branch->value_scale[i] = summary->value_scale;
+    memcpy (branch->value_code + (gsize) i * dim, summary->value_code, dim);
+  }
+}
+
+static void
+branch_add (LycheeIndex *index, LycheeBranch *branch, const LycheeSummary *summary)
+{
+  if (branch->n == branch->capacity)
+    branch_reserve (index, branch, branch->n + 8);
+  branch_set (index, branch, branch->n++, summary);
+}
+
+/* Copies what @from keeps of its child @j over what @to keeps of its child @i. */
+static void
+branch_move (const LycheeIndex *index, LycheeBranch *to, guint i, const LycheeBranch *from, guint j)
+{
+  guint dim = index->params.head_dim;
+
+  to->child[i] = from->child[j];
+  to->scale[i] = from->scale[j];
+  to->minus_half[i] = from->minus_half[j];
+  to->count[i] = from->count[j];
+  to->log_count[i] = from->log_count[j];
+  memmove (to->code + (gsize) i * dim, from->code + (gsize) j * dim, dim);
+  if (to->level == 1) {
+    to->value_scale[i] = from->value_scale[j];
+    memmove (to->value_code + (gsize) i * dim, from->value_code + (gsize) j * dim, dim);
+  }
+}
+
+/* The weighted mean of its children's means, in 8 bits. */
+static void
+branch_summarise (const LycheeIndex *index, LycheeBranch *branch, LycheeSummary *summary)
+{
+  guint dim = index->params.head_dim;
+  g_autofree float *mean = g_new0 (float, dim);
+
+  for (guint i = 0; i < branch->n; i++) {
+    float weight = branch->count[i] / branch->n_rows * branch->scale[i];
+    const gint8 *code = branch->code + (gsize) i * dim;
+
+    for (guint d = 0; d < dim; d++)
+      mean[d] += weight * code[d];
+  }
+  summary->child = branch;
+  summary->n_rows = branch->n_rows;
+  lychee_code_encode (mean, dim, summary->code, &summary->scale);
+}
+
+static void
+branch_count (LycheeBranch *branch)
+{
+  guint64 n_rows = 0;
+
+  for (guint i = 0; i < branch->n; i++)
+    n_rows += (guint64) branch->count[i];
+  branch->n_rows = (guint) n_rows;
+}
+
+typedef struct {
+  float nearer;
+  guint at;
+} Leaning;
+
+static int
+by_leaning (gconstpointer a, gconstpointer b)
+{
+  const Leaning *x = a, *y = b;
+
+  if (x->nearer != y->nearer)
+    return x->nearer < y->nearer ? -1 : 1;
+  return x->at < y->at ? -1 : 1;
+}
+
+/* 2-means over the children, each as heavy as its rows; returns the new sibling. */
+static LycheeBranch *
+branch_split (LycheeIndex *index, LycheeBranch *branch)
+{
+  guint dim = index->params.head_dim, n = branch->n, least = n / LEAST_BRANCH, n_right = 0,
+        kept = 0;
+  g_autofree float *mean = g_new (float, (gsize) n *dim);
+  g_autofree float *center = g_new0 (float, 2 * dim);
+  g_autofree Leaning *order = g_new (Leaning, n);
+  g_autofree guint8 *side = g_new0 (guint8, n);
+  LycheeBranch *sibling;
+
+  for (guint i = 0; i < n; i++) {
+    lychee_code_decode (
+        branch->code + (gsize) i * dim, branch->scale[i], dim, mean + (gsize) i * dim);
+    for (guint d = 0; d < dim; d++)
+      center[d] += mean[(gsize) i * dim + d] / n;
+  }
+  for (guint seed = 0; seed < 2; seed++) {
+    guint far = 0;
+    float most = -1;
+
+    for (guint i = 0; i < n; i++) {
+      float x = lychee_distance (mean + (gsize) i * dim, center, dim);
+
+      if (x > most) {
+        most = x;
+        far = i;
+      }
+    }
+    if (seed == 1)
+      memcpy (center + dim, center, dim * sizeof *center);
+    memcpy (center, mean + (gsize) far * dim, dim * sizeof *center);
+  }
+  for (guint pass = 0; pass < 6; pass++) {
+    float weight[2] = { 0 };
+
+    n_right = 0;
+    for (guint i = 0; i < n; i++) {
+      const float *x = mean + (gsize) i * dim;
+
+      order[i] =
+          (Leaning){ lychee_distance (x, center, dim) - lychee_distance (x, center + dim, dim), i };
+      side[i] = order[i].nearer > 0;
+      n_right += side[i];
+    }
+    if (n_right == 0 || n_right == n)
+      break;
+    memset (center, 0, 2 * dim * sizeof *center);
+    for (guint i = 0; i < n; i++)
+      weight[side[i]] += branch->count[i];
+    for (guint i = 0; i < n; i++)
+      for (guint d = 0; d < dim; d++)
+        center[side[i] * dim + d] +=
+            mean[(gsize) i * dim + d] * (branch->count[i] / weight[side[i]]);
+  }
+  if (n_right < least || n_right > n - least) {
+    n_right = n_right == 0 || n_right == n ? n / 2 : CLAMP (n_right, least, n - least);
+    qsort (order, n, sizeof *order, by_leaning);
+    for (guint i = 0; i < n; i++)
+      side[order[i].at] = i >= n - n_right;
+  }
+  sibling = branch_new (index, branch->level, n_right);
+  for (guint i = 0; i < n; i++)
+    if (side[i])
+      branch_move (index, sibling, sibling->n++, branch, i);
+    else
+      branch_move (index, branch, kept++, branch, i);
+  branch->n = kept;
+  branch_reserve (index, branch, kept);
+  branch_count (branch);
+  branch_count (sibling);
+  branch->changed = sibling->changed = TRUE;
+  branch->fresh = 0;
+  index->splits++;
+  return sibling;
+}
+
+/* Coarse nodes */
+
+/* Rows beyond which the next coarse node splits: the indices of a model's heads, all of one length,
+ * must not all split in the same append. */
+static guint
+next_limit (LycheeIndex *index)
+{
+  guint64 x = (index->n_made++ << 32 | index->params.seed) + 0x9e3779b97f4a7c15u;
+
+  /* splitmix64's mixing (Steele, Lea and Flood 2014) */
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  x ^= x >> 31;
+  return index->params.coarse_capacity - (guint) (x % (index->params.coarse_capacity / 4 + 1));
+}
+
+static void
+leaf_mean (Writer *writer, guint leaf)
+{
+  LycheeOpenNode *open = writer->open;
+  float *mean = open->mean + (gsize) leaf * open->head_dim;
+  const guint32 *id = open->id + (gsize) leaf * open->stride;
+  guint n = open->count[leaf];
+
+  for (guint i = 0; i < n; i++)
+    writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
+  memset (mean, 0, open->head_dim * sizeof *mean);
+  writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean);
+  for (guint d = 0; d < open->head_dim; d++)
+    mean[d] /= n;
+}
+
+/* Makes leaves of the sorter's rows at .. at + n - 1, added to the open node. */
+static void
+build_leaves (Writer *writer, guint at, guint n)
+{
+  LycheeOpenNode *open = writer->open;
+  guint left;
+
+  if (n <= writer->index->params.leaf_capacity) {
+    guint leaf = open->n_leaves++;
+
+    open->count[leaf] = n;
+    open->touched[leaf] = TRUE;
+    memcpy (open->id + (gsize) leaf * open->stride, writer->sorter->id + at, n * sizeof *open->id);
+    return;
+  }
+  left = lychee_sorter_split (writer->sorter, at, n, LEAST_LEAF);
+  build_leaves (writer, at, left);
+  build_leaves (writer, at + left, n - left);
+}
+
+/* Computes the coarse mean key and value, from rows, and all leaves' codes. */
+static void
+refresh_open (Writer *writer, LycheeSummary *summary)
+{
+  LycheeOpenNode *open = writer->open;
+  LycheeIndex *index = writer->index;
+  guint dim = open->head_dim, n = 0;
+  const guint16 **row = writer->sorter->key_spare;
+
+  memset (writer->mean, 0, dim * sizeof *writer->mean);
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+    const float *mean = open->mean + (gsize) leaf * dim;
+    float weight = (float) open->count[leaf] / open->n_rows;
+
+    leaf_mean (writer, leaf);
+    for (guint d = 0; d < dim; d++)
+      writer->mean[d] += weight * mean[d];
+  }
+  lychee_code_encode (writer->mean, dim, summary->code, &summary->scale);
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+    lychee_open_node_encode (open, index, leaf, summary->code, summary->scale);
+
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+    for (guint i = 0; i < open->count[leaf]; i++)
+      row[n++] = lychee_rows_key (writer->rows, dim, open->id[(gsize) leaf * open->stride + i]) +
+                 writer->rows->value_offset;
+  memset (writer->mean, 0, dim * sizeof *writer->mean);
+  index->kernels->sum_rows (row, n, dim, writer->mean);
+  for (guint d = 0; d < dim; d++)
+    writer->mean[d] /= n;
+  lychee_code_encode (writer->mean, dim, summary->value_code, &summary->value_scale);
+  open->fresh = open->n_rows;
+}
+
+/* The summaries that a build makes; their codes are [2][head_dim] each, in one array. */
+typedef struct {
+  GArray *summaries; /* LycheeSummary, code and value_code unset */
+  GByteArray *codes;
+} Built;
+
+static void
+built_init (Built *built)
+{
+  built->summaries = g_array_new (FALSE, FALSE, sizeof (LycheeSummary));
+  built->codes = g_byte_array_new ();
+}
+
+static void
+built_clear (Built *built)
+{
+  g_array_unref (built->summaries);
+  g_byte_array_unref (built->codes);
+}
+
+static LycheeSummary *
+built_get (Built *built, guint i, guint dim)
+{
+  LycheeSummary *summary = &g_array_index (built->summaries, LycheeSummary, i);
+
+  summary->code = (gint8 *) built->codes->data + (gsize) i * 2 * dim;
+  summary->value_code = summary->code + dim;
+  return summary;
+}
+
+static void
+build_node (Writer *writer, guint at, guint n, guint limit, Built *built)
+{
+  LycheeIndex *index = writer->index;
+  LycheeOpenNode *open = writer->open;
+  guint dim = open->head_dim;
+  LycheeSummary *summary;
+
+  g_array_set_size (built->summaries, built->summaries->len + 1);
+  g_byte_array_set_size (built->codes, built->codes->len + 2 * dim);
+  summary = built_get (built, built->summaries->len - 1, dim);
+  open->n_leaves = 0;
+  open->n_rows = open->built = n;
+  if (limit == 0)
+    limit = next_limit (index);
+  open->limit = MAX (n, limit);
+  build_leaves (writer, at, n);
+  refresh_open (writer, summary);
+  summary->n_rows = n;
+  summary->child = lychee_open_node_pack (open, index);
+  index->bytes += node_bytes (index, summary->child);
+}
+
+static void
+build_nodes (Writer *writer, guint at, guint n, gboolean split, Built *built)
+{
+  guint left;
+
+  if (n <= writer->index->params.coarse_capacity && !split) {
+    build_node (writer, at, n, 0, built);
+    return;
+  }
+  left = lychee_sorter_split (writer->sorter, at, n, LEAST_NODE);
+  build_nodes (writer, at, left, FALSE, built);
+  build_nodes (writer, at + left, n - left, FALSE, built);
+}
+
+static void
+load_open (Writer *writer)
+{
+  LycheeOpenNode *open = writer->open;
+  guint n = 0;
+
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+    for (guint i = 0; i < open->count[leaf]; i++)
+      lychee_sorter_set (writer->sorter, n++, open->id[(gsize) leaf * open->stride + i]);
+}
+
+/* Splits leaves that hold more than they may. */
+static void
+split_leaves (Writer *writer)
+{
+  LycheeOpenNode *open = writer->open;
+
+  for (guint leaf = 0, n_leaves = open->n_leaves; leaf < n_leaves; leaf++) {
+    guint n = open->count[leaf], last;
+
+    if (n <= writer->index->params.leaf_capacity)
+      continue;
+    for (guint i = 0; i < n; i++)
+      lychee_sorter_set (writer->sorter, i, open->id[(gsize) leaf * open->stride + i]);
+    build_leaves (writer, 0, n);
+    writer->index->splits++;
+    /* The last of the new ones takes the place of the one that was split. */
+    last = --open->n_leaves;
+    open->count[leaf] = open->count[last];
+    open->touched[leaf] = TRUE;
+    memcpy (open->id + (gsize) leaf * open->stride, open->id + (gsize) last * open->stride,
+        open->count[last] * sizeof *open->id);
+  }
+}
+
+/* Writes the open node back as child @i. */
+static void
+close_node (Writer *writer, LycheeBranch *branch, guint i)
+{
+  LycheeIndex *index = writer->index;
+  LycheeOpenNode *open = writer->open;
+  guint dim = open->head_dim;
+  LycheeNode *old = branch->child[i];
+  LycheeSummary summary = { .n_rows = open->n_rows,
+    .scale = branch->scale[i],
+    .code = branch->code + (gsize) i * dim,
+    .value_scale = branch->value_scale[i],
+    .value_code = branch->value_code + (gsize) i * dim };
+
+  /* The coarse means lag by an eighth of the rows at most; the leaves never do. */
+  if (open->n_rows * 8 >= open->fresh * 9 || open->n_rows < open->fresh) {
+    refresh_open (writer, &summary);
+  } else {
+    for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+      if (open->touched[leaf]) {
+        leaf_mean (writer, leaf);
+        lychee_open_node_encode (open, index, leaf, summary.code, summary.scale);
+      }
+  }
+  summary.child = lychee_open_node_pack (open, index);
+  index->bytes += node_bytes (index, summary.child) - node_bytes (index, old);
+  branch_set (index, branch, i, &summary);
+  lychee_node_unref (old);
+}
+
+/* Puts rows @id, their keys @x, into child @i of @branch. */
+static void
+node_append (
+    Writer *writer, LycheeBranch *branch, guint i, const guint32 *id, const float *x, guint n)
+{
+  LycheeIndex *index = writer->index;
+  LycheeOpenNode *open = writer->open;
+  LycheeNode *node = branch->child[i];
+  guint dim = open->head_dim;
+
+  lychee_open_node_read (open, index, node, branch->code + (gsize) i * dim, branch->scale[i]);
+  for (guint j = 0; j < n; j++) {
+    guint nearest = 0;
+    float least = G_MAXFLOAT;
+
+    for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+      float d = lychee_distance (x + (gsize) j * dim, open->mean + (gsize) leaf * dim, dim);
+
+      if (d < least) {
+        least = d;
+        nearest = leaf;
+      }
+    }
+    open->id[(gsize) nearest * open->stride + open->count[nearest]++] = id[j];
+    open->touched[nearest] = TRUE;
+  }
+  open->n_rows += n;
+  branch->n_rows += n;
+  branch->changed = TRUE;
+
+  if (open->n_rows > open->limit || open->n_rows * 2 >= open->built * 3) {
+    gboolean split = open->n_rows > open->limit;
+    Built built;
+
+    built_init (&built);
+    load_open (writer);
+    if (split) {
+      build_nodes (writer, 0, open->n_rows, TRUE, &built);
+      index->splits++;
+    } else {
+      build_node (writer, 0, open->n_rows, open->limit, &built);
+      index->rebuilds++;
+    }
+    index->bytes -= node_bytes (index, node);
+    branch_set (index, branch, i, built_get (&built, 0, dim));
+    for (guint k = 1; k < built.summaries->len; k++)
+      branch_add (index, branch, built_get (&built, k, dim));
+    lychee_node_unref (node);
+    built_clear (&built);
+    return;
+  }
+  split_leaves (writer);
+  close_node (writer, branch, i);
+}
+
+/* The tree */
+
+/* After children have changed: takes out empty branches, splits full ones, brings counts and means
+ * up to date. */
+static void
+settle (LycheeIndex *index, LycheeBranch *branch)
+{
+  guint dim = index->params.head_dim;
+  g_autofree gint8 *code = NULL;
+
+  if (!branch->changed)
+    return;
+  branch->changed = FALSE;
+  if (branch->level > 1) {
+    code = g_new (gint8, dim);
+    for (guint i = 0; i < branch->n; i++) {
+      LycheeBranch *child = branch->child[i];
+
+      if (!child->changed)
+        continue;
+      settle (index, child);
+      if (child->n == 0) {
+        branch_free_shell (index, child);
+        branch_move (index, branch, i--, branch, --branch->n);
+        continue;
+      }
+      if (child->n > LYCHEE_BRANCH_MAX) {
+        LycheeBranch *sibling = branch_split (index, child);
+        LycheeSummary summary = { .code = code };
+
+        branch_summarise (index, sibling, &summary);
+        sibling->fresh = 0;
+        branch_add (index, branch, &summary);
+        i--;
+        continue;
+      }
+      if (child->n_rows * 8 >= child->fresh * 9 || child->n_rows < child->fresh) {
+        LycheeSummary summary = { .code = code };
+
+        branch_summarise (index, child, &summary);
+        branch_set (index, branch, i, &summary);
+        child->fresh = child->n_rows;
+      } else {
+        branch->count[i] = child->n_rows;
+        branch->log_count[i] = logf (child->n_rows);
+      }
+    }
+  }
+  branch_count (branch);
+}
+
+static void
+settle_root (LycheeIndex *index)
+{
+  LycheeBranch *root = index->root;
+
+  settle (index, root);
+  while (root->n > LYCHEE_BRANCH_MAX) {
+    LycheeBranch *parent = branch_new (index, root->level + 1, 8);
+    g_autofree gint8 *code = g_new (gint8, index->params.head_dim);
+    LycheeSummary summary = { .code = code };
+
+    root->changed = TRUE;
+    root->fresh = 0;
+    branch_summarise (index, root, &summary);
+    branch_add (index, parent, &summary);
+    index->root = root = parent;
+    settle (index, root);
+  }
+  while (root->level > 1 && root->n == 1) {
+    index->root = root->child[0];
+    branch_free_shell (index, root);
+    root = index->root;
+  }
+  if (root->n == 0) {
+    branch_free_shell (index, root);
+    index->root = NULL;
+  }
+}
+
+typedef struct {
+  LycheeBranch *branch;
+  guint child;
+  float nearness;
+} Place;
+
+/* Keeps the @n nearest of the places seen. */
+static void
+keep_place (Place *places, guint *n, guint most, const Place *place)
+{
+  guint i = *n;
+
+  if (*n < most)
+    (*n)++;
+  else if (place->nearness <= places[--i].nearness)
+    return;
+  for (; i > 0 && places[i - 1].nearness < place->nearness; i--)
+    places[i] = places[i - 1];
+  places[i] = *place;
+}
+
+/* The coarse node nearest to each of @n keys. */
+static void
+descend (const LycheeIndex *index, const float *x, guint n, Place *found)
+{
+  guint dim = index->params.head_dim;
+  Place held[LYCHEE_APPEND_BATCH][DESCENT_BEAM], next[LYCHEE_APPEND_BATCH][DESCENT_BEAM];
+  guint n_held[LYCHEE_APPEND_BATCH], n_next[LYCHEE_APPEND_BATCH];
+  guint most = MAX (LYCHEE_BRANCH_MAX, index->root->n);
+  g_autofree float *near = g_new (float, (gsize) n *most);
+  g_autofree float *gathered = g_new (float, (gsize) n *dim);
+  guint token[LYCHEE_APPEND_BATCH];
+
+  for (guint i = 0; i < n; i++) {
+    held[i][0] = (Place){ .branch = index->root };
+    n_held[i] = 1;
+  }
+  for (guint level = index->root->level; level > 0; level--) {
+    guint keep = level == 1 ? 1 : DESCENT_BEAM;
+
+    memset (n_next, 0, sizeof n_next);
+    for (guint i = 0; i < n; i++)
+      for (guint k = 0; k < n_held[i]; k++) {
+        LycheeBranch *branch = held[i][k].branch;
+        LycheeQueries queries = { .head_dim = dim, .scale = 1, .q = gathered };
+
+        if (!branch) /* done with those of a token before */
+          continue;
+        /* All tokens that are to look into this branch, at once. */
+        for (guint j = i; j < n; j++)
+          for (guint l = 0; l < n_held[j]; l++)
+            if (held[j][l].branch == branch) {
+              memcpy (gathered + (gsize) queries.n_queries * dim, x + (gsize) j * dim,
+                  dim * sizeof *gathered);
+              token[queries.n_queries++] = j;
+              held[j][l].branch = NULL;
+            }
+        index->kernels->score_leaves (
+            &queries, branch->code, branch->scale, branch->minus_half, branch->n, near, most);
+        for (guint q = 0; q < queries.n_queries; q++) {
+          const float *row = near + (gsize) q * most;
+          Place places[DESCENT_BEAM] = { { branch, 0, row[0] }, { branch, 0, -INFINITY } };
+
+          /* as many as the beam keeps: two */
+          for (guint c = 1; c < branch->n; c++)
+            if (row[c] > places[1].nearness) {
+              places[1] = (Place){ branch, c, row[c] };
+              if (row[c] > places[0].nearness) {
+                places[1] = places[0];
+                places[0] = (Place){ branch, c, row[c] };
+              }
+            }
+          for (guint b = 0; b < MIN (keep, branch->n); b++)
+            keep_place (next[token[q]], &n_next[token[q]], keep, &places[b]);
+        }
+      }
+    for (guint i = 0; i < n; i++) {
+      n_held[i] = n_next[i];
+      for (guint k = 0; k < n_next[i]; k++) {
+        held[i][k] = next[i][k];
+        if (level > 1)
+          held[i][k].branch = next[i][k].branch->child[next[i][k].child];
+      }
+    }
+  }
+  for (guint i = 0; i < n; i++)
+    found[i] = held[i][0];
+}
+
+static void
+set_nodes (LycheeIndex *index, Built *built)
+{
+  guint dim = index->params.head_dim, n = built->summaries->len, level = 1, at = 0;
+  guint n_branches = (n + LYCHEE_BRANCH_MAX * 3 / 4 - 1) / (LYCHEE_BRANCH_MAX * 3 / 4);
+  g_autoptr (GPtrArray) branches = g_ptr_array_new ();
+  g_autofree gint8 *code = g_new (gint8, dim);
+
+  /* Neighbours in the order of a recursive bisection are alike: runs of them make good branches. */
+  for (guint b = 0; b < n_branches; b++) {
+    guint end = (guint) ((guint64) n * (b + 1) / n_branches);
+    LycheeBranch *branch = branch_new (index, level, end - at);
+
+    for (; at < end; at++)
+      branch_add (index, branch, built_get (built, at, dim));
+    branch_count (branch);
+    g_ptr_array_add (branches, branch);
+  }
+  while (branches->len > 1) {
+    g_autoptr (GPtrArray) above = g_ptr_array_new ();
+
+    n = branches->len;
+    n_branches = (n + LYCHEE_BRANCH_MAX * 3 / 4 - 1) / (LYCHEE_BRANCH_MAX * 3 / 4);
+    level++;
+    at = 0;
+    for (guint b = 0; b < n_branches; b++) {
+      guint end = (guint) ((guint64) n * (b + 1) / n_branches);
+      LycheeBranch *branch = branch_new (index, level, end - at);
+
+      for (; at < end; at++) {
+        LycheeBranch *child = branches->pdata[at];
+        LycheeSummary summary = { .code = code };
+
+        branch_summarise (index, child, &summary);
+        child->fresh = child->n_rows;
+        child->changed = FALSE;
+        branch_add (index, branch, &summary);
+      }
+      branch_count (branch);
+      g_ptr_array_add (above, branch);
+    }
+    g_ptr_array_unref (branches);
+    branches = g_steal_pointer (&above);
+  }
+  index->root = branches->pdata[0];
+  index->root->changed = FALSE;
+}
+
+static void
+drop_tree (LycheeIndex *index)
+{
+  index->bytes -= lychee_branch_get_bytes (index, index->root);
+  g_clear_pointer (&index->root, lychee_branch_free);
+}
+
+static void
+rebuild (Writer *writer, guint begin, guint end)
+{
+  LycheeIndex *index = writer->index;
+  Built built;
+
+  drop_tree (index);
+  if (begin == end)
+    return;
+  built_init (&built);
+  for (guint row = begin; row < end; row++)
+    lychee_sorter_set (writer->sorter, row - begin, row);
+  build_nodes (writer, 0, end - begin, FALSE, &built);
+  set_nodes (index, &built);
+  index->rebuilds++;
+  built_clear (&built);
+}
+
+static void
+append_batch (Writer *writer, guint first, guint n)
+{
+  LycheeIndex *index = writer->index;
+  guint dim = index->params.head_dim;
+  g_autofree float *x = g_new (float, (gsize) n *dim);
+  g_autofree float *gathered = g_new (float, (gsize) n *dim);
+  Place places[LYCHEE_APPEND_BATCH];
+  guint32 ids[LYCHEE_APPEND_BATCH];
+
+  for (guint i = 0; i < n; i++)
+    index->kernels->f16_to_f32 (
+        lychee_rows_key (writer->rows, dim, first + i), x + (gsize) i * dim, dim);
+  descend (index, x, n, places);
+  for (guint i = 0; i < n; i++) {
+    Place place = places[i];
+    guint together = 0;
+
+    if (!place.branch)
+      continue;
+    for (guint j = i; j < n; j++)
+      if (places[j].branch == place.branch && places[j].child == place.child) {
+        ids[together] = first + j;
+        memcpy (gathered + (gsize) together++ * dim, x + (gsize) j * dim, dim * sizeof *x);
+        places[j].branch = NULL;
+      }
+    node_append (writer, place.branch, place.child, ids, gathered, together);
+  }
+}
+
+/* Marks all branches above changed ones. */
+static gboolean
+mark (LycheeBranch *branch)
+{
+  if (branch->level > 1)
+    for (guint i = 0; i < branch->n; i++)
+      branch->changed |= mark (branch->child[i]);
+  return branch->changed;
+}
+
+void
+lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n)
+{
+  guint begin = index->root ? index->begin : first, held = first - begin;
+  Writer writer;
+
+  if (held == 0 || (n >= BULK && n >= held)) {
+    writer_init (&writer, index, rows, held + n);
+    rebuild (&writer, begin, first + n);
+  } else {
+    writer_init (&writer, index, rows, 0);
+    for (guint i = 0, batch; i < n; i += batch) {
+      batch = MIN (n - i, LYCHEE_APPEND_BATCH);
+      append_batch (&writer, first + i, batch);
+      mark (index->root);
+      settle_root (index);
+    }
+  }
+  writer_clear (&writer);
+}
+
+void
+lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows)
+{
+  Writer writer;
+
+  writer_init (&writer, index, rows, index->end - index->begin);
+  rebuild (&writer, index->begin, index->end);
+  writer_clear (&writer);
+}
+
+static void
+truncate_branch (Writer *writer, LycheeBranch *branch, guint end)
+{
+  LycheeIndex *index = writer->index;
+  LycheeOpenNode *open = writer->open;
+  guint dim = index->params.head_dim;
+
+  branch->changed = TRUE;
+  for (guint i = 0; i < branch->n; i++) {
+    LycheeNode *node;
+    const guint8 *ids;
+    guint n_left = 0;
+
+    if (branch->level > 1) {
+      truncate_branch (writer, branch->child[i], end);
+      continue;
+    }
+    node = branch->child[i];
+    ids = lychee_node_get_ids (node, dim);
+    for (guint row = 0; row < node->n_rows; row++)
+      n_left += lychee_node_id (ids, node->id_bytes, row) < end;
+    if (n_left == node->n_rows)
+      continue;
+    if (n_left == 0) {
+      index->bytes -= node_bytes (index, node);
+      lychee_node_unref (node);
+      branch_move (index, branch, i--, branch, --branch->n);
+      continue;
+    }
+    lychee_open_node_read (open, index, node, branch->code + (gsize) i * dim, branch->scale[i]);
+    open->n_rows = n_left;
+    for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+      guint32 *id = open->id + (gsize) leaf * open->stride;
+      guint kept = 0, last;
+
+      for (guint row = 0; row < open->count[leaf]; row++)
+        if (id[row] < end)
+          id[kept++] = id[row];
+      open->count[leaf] = kept;
+      if (kept > 0)
+        continue;
+      last = --open->n_leaves;
+      open->count[leaf] = open->count[last];
+      memcpy (id, open->id + (gsize) last * open->stride, open->count[last] * sizeof *id);
+      leaf--;
+    }
+    open->built = MIN (open->built, n_left);
+    open->fresh = open->n_rows + 1; /* all of it is computed anew */
+    close_node (writer, branch, i);
+  }
+}
+
+void
+lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
+{
+  LycheeIndexStats stats = { 0 };
+  Writer writer;
+
+  writer_init (&writer, index, rows, end > index->begin ? end - index->begin : 0);
+  truncate_branch (&writer, index->root, end);
+  settle_root (index);
+  lychee_tree_get_stats (index->root, &stats);
+  /* What is left may be many nodes with little in each. */
+  if (stats.n_coarse > 4 &&
+      end - index->begin < (guint64) stats.n_coarse * index->params.coarse_capacity / 8)
+    rebuild (&writer, index->begin, end);
+  writer_clear (&writer);
+}
+
+static void
+refresh_branch (Writer *writer, LycheeBranch *branch)
+{
+  guint dim = writer->index->params.head_dim;
+
+  branch->changed = TRUE;
+  branch->fresh = branch->n_rows + 1;
+  for (guint i = 0; i < branch->n; i++)
+    if (branch->level > 1) {
+      refresh_branch (writer, branch->child[i]);
+    } else {
+      lychee_open_node_read (writer->open, writer->index, branch->child[i],
+          branch->code + (gsize) i * dim, branch->scale[i]);
+      writer->open->fresh = writer->open->n_rows + 1;
+      close_node (writer, branch, i);
+    }
+}
+
+void
+lychee_tree_refresh (LycheeIndex *index, const LycheeRows *rows)
+{
+  Writer writer;
+
+  if (!index->root)
+    return;
+  writer_init (&writer, index, rows, 0);
+  refresh_branch (&writer, index->root);
+  settle_root (index);
+  writer_clear (&writer);
+}

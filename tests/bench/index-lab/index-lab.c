@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Error of the index's selections on real queries, keys and values that dump_qkv.py wrote.
+ *
+ * index-lab FILE [--budgets 256,512,1024] [--beam X] [--leaf N] [--coarse N] [--chunk N]
+ *           [--granularity token|chunk] [--norest] [--fresh]
+ *
+ * Rows 16 .. first query - 64 are streamed into one index per head, @chunk at a time; sinks and the
+ * window are read exactly and are inside the budget, as in a session. Error: |o - o'| / |o|, mean
+ * over heads, queries and the group. */
+#include "lychee-cpu-kernels.h"
+#include "lychee-index-private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SINKS 16
+#define WINDOW 64
+#define PAGE_SHIFT 8
+
+typedef struct {
+  guint32 n_layers, n_kv, group, dim, n_tokens, n_queries;
+  guint32 *layer, *position;
+} Header;
+
+static gchar *budgets_arg, *granularity_arg;
+static gdouble beam;
+static gint leaf, coarse, chunk = 12, bench;
+static gboolean norest, fresh, per_layer;
+
+static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, &budgets_arg, NULL,
+                                            NULL },
+  { "granularity", 0, 0, G_OPTION_ARG_STRING, &granularity_arg, NULL, NULL },
+  { "beam", 0, 0, G_OPTION_ARG_DOUBLE, &beam, NULL, NULL },
+  { "leaf", 0, 0, G_OPTION_ARG_INT, &leaf, NULL, NULL },
+  { "coarse", 0, 0, G_OPTION_ARG_INT, &coarse, NULL, NULL },
+  { "chunk", 0, 0, G_OPTION_ARG_INT, &chunk, NULL, NULL },
+  { "per-layer", 0, 0, G_OPTION_ARG_NONE, &per_layer, NULL, NULL },
+  { "bench", 0, 0, G_OPTION_ARG_INT, &bench, "time N tokens of 90 heads instead", "N" },
+  { "norest", 0, 0, G_OPTION_ARG_NONE, &norest, NULL, NULL },
+  { "fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, NULL, NULL }, { NULL } };
+
+static double
+now (void)
+{
+  struct timespec t;
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &t); /* others may be using the machine */
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static void
+attend_rows (const LycheeCpuKernels *kernels, const LycheeQueries *queries, const LycheeRows *rows,
+    const guint32 *row, guint n, LycheeSoftmax *softmax)
+{
+  g_autofree const guint16 **keys = g_new (const guint16 *, n + 1);
+
+  for (guint i = 0; i < n; i++)
+    keys[i] = lychee_rows_key (rows, queries->head_dim, row[i]);
+  kernels->attend_gather (queries, keys, rows->value_offset, n, softmax);
+}
+
+/* Times decoding: @bench tokens, 90 heads each, every head an index of its own, so that caches are
+ * as cold as they would be. */
+typedef struct {
+  guint16 *store;
+  const guint16 **pages;
+  LycheeRows rows;
+  LycheeIndex *index;
+  float *q;
+} BenchHead;
+
+static void
+run_bench (GArray *heads, const Header *h, guint budget)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  guint n_made = heads->len, gn = h->group;
+  g_autofree float *m = g_new (float, gn), *l = g_new (float, gn);
+  g_autofree float *o = g_new (float, gn * h->dim);
+  LycheeSoftmax softmax = { m, l, o };
+  double search = 0, read = 0, rest = 0, scored = 0, groups = 0;
+
+  for (guint i = n_made; i < 90; i++) {
+    BenchHead head = g_array_index (heads, BenchHead, i % n_made);
+    GError *error = NULL;
+    guint end = lychee_index_get_end (head.index);
+    LycheeIndexParams params = { .granularity = head.index->params.granularity,
+      .head_dim = h->dim,
+      .scale = 1 / sqrtf (h->dim),
+      .leaf_capacity = leaf,
+      .coarse_capacity = coarse,
+      .seed = i };
+
+    head.index = lychee_index_new (&params);
+    for (guint row = SINKS; row < end; row += chunk)
+      if (!lychee_index_append (
+              head.index, &head.rows, row, MIN ((guint) chunk, end - row), &error))
+        g_error ("%s", error->message);
+    g_array_append_val (heads, head);
+  }
+  for (gint token = -1; token < bench; token++)
+    for (guint i = 0; i < heads->len; i++) {
+      const BenchHead *head = &g_array_index (heads, BenchHead, i);
+      const float *q = head->q + (gsize) ((token + 1) % h->n_queries) * gn * h->dim;
+      LycheeIndexQuery query = { gn, q, budget, beam, !norest };
+      LycheeQueries queries = { gn, h->dim, head->index->params.scale, q };
+      double t0 = now (), t1, t2, t3;
+
+      lychee_index_search (head->index, &head->rows, &query, selection);
+      t1 = now ();
+      lychee_softmax_init (&softmax, gn, h->dim);
+      attend_rows (kernels, &queries, &head->rows, selection->rows, selection->n_rows, &softmax);
+      t2 = now ();
+      kernels->attend_groups (&queries, selection->rest_k, selection->rest_v, selection->rest_log_n,
+          selection->n_rest, &softmax);
+      t3 = now ();
+      if (token < 0)
+        continue;
+      search += t1 - t0;
+      read += t2 - t1;
+      rest += t3 - t2;
+      scored += selection->nodes_scored;
+      groups += selection->n_rest;
+    }
+  g_print (
+      "%u rows a head, budget %u, a head and token: search %.1f us, rest %.1f us, read %.1f us; "
+      "scored %.0f, groups %.0f\n",
+      lychee_index_get_end (g_array_index (heads, BenchHead, 0).index), budget,
+      search / bench / 90 * 1e6, rest / bench / 90 * 1e6, read / bench / 90 * 1e6,
+      scored / bench / 90, groups / bench / 90);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new ("FILE");
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  g_auto (GStrv) budgets = NULL;
+  Header h;
+  FILE *file;
+  char magic[8];
+  gsize page_rows = 1u << PAGE_SHIFT, bytes = 0;
+  double errors[8] = { 0 }, layer_errors[8] = { 0 }, scored[8] = { 0 }, rests[8] = { 0 };
+  double append_time = 0, search_time[8] = { 0 }, longest = 0;
+  double refs = 0, n_appends = 0;
+  guint n_budgets, end;
+  LycheeIndexStats sum = { 0 };
+
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, &argc, &argv, &error) || argc != 2)
+    g_error ("%s", error ? error->message : "usage: index-lab FILE");
+  budgets = g_strsplit (budgets_arg ? budgets_arg : "256,512,1024", ",", 8);
+  n_budgets = g_strv_length (budgets);
+  file = fopen (argv[1], "rb");
+  if (!file || fread (magic, 8, 1, file) != 1 || memcmp (magic, "LYQKV1\0", 8) ||
+      fread (&h, 24, 1, file) != 1)
+    g_error ("%s: no such file, or not ours", argv[1]);
+  h.layer = g_new (guint32, h.n_layers);
+  h.position = g_new (guint32, h.n_queries);
+  if (fread (h.layer, 4, h.n_layers, file) != h.n_layers ||
+      fread (h.position, 4, h.n_queries, file) != h.n_queries)
+    g_error ("cut short");
+  end = h.position[0] - WINDOW;
+
+  {
+    gsize row = h.dim, head = (gsize) h.n_tokens * row,
+          n_pages = (h.n_tokens + page_rows - 1) / page_rows;
+    g_autofree guint16 *k = g_new (guint16, h.n_kv * head);
+    g_autofree guint16 *v = g_new (guint16, h.n_kv * head);
+    g_autofree float *q = g_new (float, (gsize) h.n_kv *h.n_queries *h.group *row);
+    guint16 *store = NULL;
+    const guint16 **pages = NULL;
+    g_autoptr (GArray) heads = g_array_new (FALSE, FALSE, sizeof (BenchHead));
+    g_autofree guint32 *list = g_new (guint32, h.n_tokens);
+    guint gn = h.group;
+    g_autofree float *m = g_new (float, 2 * gn), *l = g_new (float, 2 * gn);
+    g_autofree float *o = g_new (float, 4 * gn * row);
+    LycheeSoftmax exact = { m, l, o }, ours = { m + gn, l + gn, o + gn * row };
+    float *out = o + 2 * gn * row, *out2 = out + gn * row;
+
+    for (guint layer = 0; layer < h.n_layers; layer++) {
+      if (fread (k, 2, h.n_kv * head, file) != h.n_kv * head ||
+          fread (v, 2, h.n_kv * head, file) != h.n_kv * head ||
+          fread (q, 4, (gsize) h.n_kv * h.n_queries * gn * row, file) == 0)
+        g_error ("cut short");
+      memset (layer_errors, 0, sizeof layer_errors);
+      for (guint head_i = 0; head_i < h.n_kv; head_i++) {
+        LycheeRows rows = { NULL, PAGE_SHIFT, page_rows * row };
+        LycheeIndexParams params = { .granularity = g_strcmp0 (granularity_arg, "chunk")
+                                                        ? LYCHEE_GRANULARITY_TOKEN
+                                                        : LYCHEE_GRANULARITY_CHUNK,
+          .head_dim = h.dim,
+          .scale = 1 / sqrtf (h.dim),
+          .leaf_capacity = leaf,
+          .coarse_capacity = coarse,
+          .seed = layer * h.n_kv + head_i };
+        LycheeIndex *index = lychee_index_new (&params);
+        LycheeIndexStats stats;
+        double t;
+
+        if (!store || bench) {
+          store = g_new (guint16, n_pages * page_rows * 2 * row);
+          pages = g_new (const guint16 *, n_pages);
+          for (gsize p = 0; p < n_pages; p++)
+            pages[p] = store + p * page_rows * 2 * row;
+        }
+        rows.pages = pages;
+        for (guint i = 0; i < h.n_tokens; i++) {
+          guint16 *at = (guint16 *) lychee_rows_key (&rows, h.dim, i);
+
+          memcpy (at, k + head_i * head + i * row, row * 2);
+          memcpy (at + rows.value_offset, v + head_i * head + i * row, row * 2);
+        }
+        for (guint i = SINKS; i < end; i += chunk) {
+          t = now ();
+          if (!lychee_index_append (index, &rows, i, MIN ((guint) chunk, end - i), &error))
+            g_error ("%s", error->message);
+          t = now () - t;
+          append_time += t;
+          longest = MAX (longest, t);
+          n_appends++;
+        }
+        if (fresh)
+          lychee_tree_rebuild (index, &rows);
+        bytes += lychee_index_get_bytes (index);
+        lychee_index_get_stats (index, &stats);
+        sum.n_leaves += stats.n_leaves;
+        sum.n_coarse += stats.n_coarse;
+        sum.depth = MAX (sum.depth, stats.depth);
+        sum.splits += stats.splits;
+        sum.rebuilds += stats.rebuilds;
+        sum.rows_rebuilt += stats.rows_rebuilt;
+        if (bench) {
+          BenchHead one = { store, pages, rows, index,
+            g_memdup2 (q + (gsize) head_i * h.n_queries * gn * row,
+                (gsize) h.n_queries * gn * row * sizeof *q) };
+
+          g_array_append_val (heads, one);
+          continue;
+        }
+        for (guint qi = 0; qi < h.n_queries; qi++) {
+          const float *query = q + ((gsize) head_i * h.n_queries + qi) * gn * row;
+          LycheeQueries queries = { gn, h.dim, params.scale, query };
+          guint p = h.position[qi], n_exact = 0;
+
+          for (guint i = 0; i <= p; i++)
+            list[i] = i;
+          lychee_softmax_init (&exact, gn, h.dim);
+          attend_rows (kernels, &queries, &rows, list, p + 1, &exact);
+          lychee_softmax_finish (&exact, gn, h.dim, out);
+          for (guint i = 0; i <= p; i = i + 1 == SINKS ? end : i + 1)
+            list[n_exact++] = i;
+          for (guint b = 0; b < n_budgets; b++) {
+            LycheeIndexQuery search = { gn, query, atoi (budgets[b]) - SINKS - WINDOW, beam,
+              !norest };
+            double err = 0;
+
+            t = now ();
+            lychee_index_search (index, &rows, &search, selection);
+            search_time[b] += now () - t;
+            scored[b] += selection->nodes_scored;
+            rests[b] += selection->n_rest;
+            lychee_softmax_init (&ours, gn, h.dim);
+            attend_rows (kernels, &queries, &rows, list, n_exact, &ours);
+            attend_rows (kernels, &queries, &rows, selection->rows, selection->n_rows, &ours);
+            kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
+                selection->rest_log_n, selection->n_rest, &ours);
+            lychee_softmax_finish (&ours, gn, h.dim, out2);
+            for (guint g = 0; g < gn; g++) {
+              double d2 = 0, o2 = 0;
+
+              for (guint d = 0; d < h.dim; d++) {
+                double x = out[g * row + d], y = out2[g * row + d];
+
+                d2 += (x - y) * (x - y);
+                o2 += x * x;
+              }
+              err += sqrt (d2 / o2) / gn;
+            }
+            errors[b] += err;
+            layer_errors[b] += err / h.n_queries / h.n_kv;
+          }
+          refs++;
+        }
+        lychee_index_free (index);
+      }
+      if (per_layer) {
+        g_print ("layer %2u:", h.layer[layer]);
+        for (guint b = 0; b < n_budgets; b++)
+          g_print (" %.4f", layer_errors[b]);
+        g_print ("\n");
+      }
+    }
+    if (bench) {
+      for (guint b = 0; b < n_budgets; b++)
+        run_bench (heads, &h, atoi (budgets[b]) - SINKS - WINDOW);
+      return 0;
+    }
+  }
+  {
+    double heads = h.n_layers * h.n_kv, tokens = heads * (end - SINKS);
+
+    g_print ("%s: %u rows a head, %s\n", argv[1], end - SINKS, fresh ? "built afresh" : "streamed");
+    for (guint b = 0; b < n_budgets; b++)
+      g_print ("budget %5s: error %.4f, scored %.0f, rest groups %.0f, search %.1f us\n",
+          budgets[b], errors[b] / refs, scored[b] / refs, rests[b] / refs,
+          search_time[b] / refs * 1e6);
+    g_print (
+        "leaves %.0f, coarse %.0f, depth %u, splits %.0f, rebuilds %.0f, 2-means visits %.1f a "
+        "token\n",
+        sum.n_leaves / heads, sum.n_coarse / heads, sum.depth, sum.splits / heads,
+        sum.rebuilds / heads, sum.rows_rebuilt / tokens);
+    g_print (
+        "%.2f bytes a token: %.2f %% of the f16 cache; append %.2f us a token, longest %.0f us\n",
+        bytes / tokens, 100 * bytes / tokens / (4 * h.dim), append_time / tokens * 1e6,
+        longest * 1e6);
+  }
+  return 0;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* LycheeSession: reading, asking, cancelling and running out of room, on a tiny random model. */
+
+#include "lychee-session.h"
+#include "tiny-model.h"
+
+#include <string.h>
+
+static char *dir;
+static LycheeModel *model;
+
+static LycheeChunk *
+new_chunk (guint64 number, guint n)
+{
+  g_autofree gint32 *ids = g_new (gint32, n);
+
+  for (guint i = 0; i < n; i++)
+    ids[i] = (number * 37 + i * 11) % 200 + 3;
+  return lychee_chunk_new (ids, n, "words", NULL, number * G_GUINT64_CONSTANT (1000000000),
+      G_GUINT64_CONSTANT (1000000000), LYCHEE_BOUNDARY_WORD, 0, number);
+}
+
+static void
+read_chunks (LycheeSession *session, guint first, guint n)
+{
+  for (guint i = first; i < first + n; i++) {
+    g_autoptr (LycheeChunk) chunk = new_chunk (i, 12);
+    g_autoptr (GError) error = NULL;
+
+    lychee_session_append (session, chunk, NULL, &error);
+    g_assert_no_error (error);
+  }
+}
+
+static LycheeSession *
+new_session (guint max_context)
+{
+  return g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-context", max_context, "reserve",
+      100, "threads", 2, NULL);
+}
+
+static LycheeSampler *
+new_sampler (double temperature, guint64 seed)
+{
+  LycheeSampler *sampler = lychee_sampler_new ();
+
+  g_object_set (sampler, "temperature", temperature, "seed", seed, NULL);
+  return sampler;
+}
+
+static LycheeAnswer *
+ask (LycheeSession *session, LycheeSampler *sampler, guint max_tokens)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeAnswer *answer = lychee_session_ask (
+      session, "What was decided?", sampler, max_tokens, NULL, NULL, NULL, &error);
+
+  g_assert_no_error (error);
+  g_assert_nonnull (answer);
+  return answer;
+}
+
+static void
+test_ask (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeAnswer) answer = NULL;
+  LycheeCache *cache = lychee_session_get_cache (session);
+  guint length;
+
+  read_chunks (session, 0, 10);
+  length = lychee_cache_get_length (cache);
+  g_assert_cmpuint (lychee_cache_get_n_chunks (cache), ==, 10);
+  answer = ask (session, NULL, 20);
+  g_assert_true (g_utf8_validate (answer->text, -1, NULL));
+  g_assert_cmpuint (answer->transcript_tokens, ==, length);
+  g_assert_cmpuint (answer->prompt_tokens, >, 5);
+  g_assert_cmpuint (answer->answer_tokens, <=, 20);
+  g_assert_cmpfloat (answer->seconds, >=, answer->seconds_to_first);
+  /* Asking leaves no trace in the transcript. */
+  g_assert_cmpuint (lychee_cache_get_length (cache), ==, length);
+}
+
+/* The same text, in other chunks, asked twice: the same answer; another seed, another. */
+static void
+test_same (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeSampler) warm = new_sampler (1.5, 1), other = new_sampler (1.5, 2);
+  g_autoptr (LycheeAnswer) a = NULL, b = NULL, c = NULL, d = NULL, e = NULL;
+
+  read_chunks (session, 0, 30);
+  a = ask (session, NULL, 40);
+  b = ask (session, NULL, 40);
+  g_assert_cmpstr (a->text, ==, b->text);
+  c = ask (session, warm, 40);
+  d = ask (session, warm, 40);
+  g_assert_cmpstr (c->text, ==, d->text);
+  e = ask (session, other, 40);
+  g_assert_cmpstr (c->text, !=, e->text);
+}
+
+static gboolean
+collect (const char *text, gpointer user_data)
+{
+  g_assert_cmpuint (strlen (text), >, 0);
+  g_assert_true (g_utf8_validate (text, -1, NULL));
+  g_string_append (user_data, text);
+  return TRUE;
+}
+
+static void
+test_stream (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeSampler) sampler = new_sampler (2, 5);
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (GError) error = NULL;
+
+  read_chunks (session, 0, 10);
+  answer = lychee_session_ask (session, "And?", sampler, 100, collect, text, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (answer->text, ==, text->str);
+}
+
+/* An answer is about the moment it was asked. */
+static void
+test_snapshot (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0), other = new_session (0);
+  g_autoptr (LycheeAnswer) before = NULL, after = NULL, fresh = NULL;
+
+  read_chunks (session, 0, 20);
+  before = ask (session, NULL, 30);
+  read_chunks (session, 20, 20);
+  after = ask (session, NULL, 30);
+  read_chunks (other, 0, 40);
+  fresh = ask (other, NULL, 30);
+  g_assert_cmpstr (after->text, ==, fresh->text);
+  g_assert_cmpuint (after->transcript_tokens, ==, before->transcript_tokens + 240);
+}
+
+static void
+test_empty (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
+}
+
+static void
+test_full (void)
+{
+  g_autoptr (LycheeSession) session = new_session (400);
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (GError) error = NULL;
+  guint n = 0, length;
+
+  for (;; n++) {
+    g_autoptr (LycheeChunk) chunk = new_chunk (n, 12);
+
+    if (!lychee_session_append (session, chunk, NULL, &error))
+      break;
+  }
+  g_assert_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL);
+  g_assert_nonnull (strstr (error->message, "400"));
+  length = lychee_cache_get_length (lychee_session_get_cache (session));
+  g_assert_cmpuint (length, <=, 300);
+  g_assert_cmpuint (length, >, 288);
+  g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, n);
+  /* It still answers, up to the context's end. */
+  answer = ask (session, NULL, 0);
+  g_assert_cmpuint (answer->transcript_tokens, ==, length);
+  if (answer->finish == LYCHEE_FINISH_LENGTH)
+    g_assert_cmpuint (
+        answer->transcript_tokens + answer->prompt_tokens + answer->answer_tokens, >=, 400);
+}
+
+static void
+test_no_room (void)
+{
+  g_autoptr (LycheeSession) session = new_session (300);
+  g_autofree char *question = g_strnfill (1000, 'x');
+  g_autoptr (GError) error = NULL;
+
+  read_chunks (session, 0, 3);
+  g_assert_null (lychee_session_ask (session, question, NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM);
+}
+
+static void
+test_no_memory (void)
+{
+  g_autoptr (LycheeSession) session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-memory", (guint64) 1000, NULL);
+  g_autoptr (LycheeChunk) chunk = new_chunk (0, 12);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (lychee_session_append (session, chunk, NULL, &error));
+  g_assert_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY);
+}
+
+static void
+test_no_template (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL;
+  g_autoptr (LycheeModel) bare = NULL;
+  g_autoptr (LycheeSession) session = NULL, told = NULL;
+  g_autoptr (LycheeChunk) chunk = new_chunk (0, 12);
+  g_autoptr (GError) error = NULL;
+
+  tiny.no_template = TRUE;
+  path = lychee_tiny_model_write (&tiny, dir, "bare.gguf");
+  bare = lychee_model_new_from_file (path, &error);
+  g_assert_no_error (error);
+  session = lychee_session_new (bare, NULL);
+  g_assert_false (lychee_session_append (session, chunk, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE);
+  g_assert_nonnull (strstr (error->message, "chatml"));
+  g_clear_error (&error);
+  told = g_object_new (
+      LYCHEE_TYPE_SESSION, "model", bare, "template", LYCHEE_CHAT_FORMAT_CHATML, NULL);
+  g_assert_true (lychee_session_append (told, chunk, NULL, &error));
+  g_assert_no_error (error);
+}
+
+static gboolean
+stop_after_three (const char *text, gpointer user_data)
+{
+  return ++*(guint *) user_data < 3;
+}
+
+static gboolean
+cancel_after_three (const char *text, gpointer user_data)
+{
+  if (g_cancellable_is_cancelled (user_data))
+    g_error ("text after the cancel");
+  g_object_set_data (
+      user_data, "n", GUINT_TO_POINTER (GPOINTER_TO_UINT (g_object_get_data (user_data, "n")) + 1));
+  if (GPOINTER_TO_UINT (g_object_get_data (user_data, "n")) == 3)
+    g_cancellable_cancel (user_data);
+  return TRUE;
+}
+
+static void
+test_cancel (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeSampler) sampler = new_sampler (2, 9);
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  g_autoptr (LycheeAnswer) stopped = NULL, cancelled = NULL, before = NULL;
+  g_autoptr (LycheeChunk) chunk = new_chunk (99, 12);
+  g_autoptr (GError) error = NULL;
+  guint n = 0, length;
+
+  read_chunks (session, 0, 10);
+  stopped = lychee_session_ask (session, "Go on.", sampler, 0, stop_after_three, &n, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (stopped->finish, ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpuint (n, ==, 3);
+  cancelled = lychee_session_ask (
+      session, "Go on.", sampler, 0, cancel_after_three, cancellable, cancellable, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (cancelled->finish, ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpstr (cancelled->text, ==, stopped->text);
+  /* Cancelled before it began. */
+  before = lychee_session_ask (session, "Go on.", sampler, 0, NULL, NULL, cancellable, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (before->finish, ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpstr (before->text, ==, "");
+  /* A cancelled chunk leaves nothing behind. */
+  length = lychee_cache_get_length (lychee_session_get_cache (session));
+  g_assert_false (lychee_session_append (session, chunk, cancellable, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_assert_cmpuint (lychee_cache_get_length (lychee_session_get_cache (session)), ==, length);
+  g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, 10);
+}
+
+/* A second session over the first one's cache: a decoder over an indexer's. */
+static void
+test_shared_cache (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0), reader = NULL;
+  g_autoptr (LycheeAnswer) a = NULL, b = NULL;
+
+  read_chunks (session, 0, 10);
+  reader = g_object_new (
+      LYCHEE_TYPE_SESSION, "model", model, "cache", lychee_session_get_cache (session), NULL);
+  a = ask (session, NULL, 20);
+  b = ask (reader, NULL, 20);
+  g_assert_cmpstr (a->text, ==, b->text);
+}
+
+static gpointer
+ask_often (gpointer data)
+{
+  for (guint i = 0; i < 6; i++) {
+    g_autoptr (LycheeSampler) sampler = new_sampler (1, i);
+    g_autoptr (LycheeAnswer) answer = ask (data, sampler, 10);
+
+    g_assert_cmpuint (answer->answer_tokens, <=, 10);
+  }
+  return NULL;
+}
+
+static void
+test_threads (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  GThread *threads[2];
+
+  read_chunks (session, 0, 1);
+  for (guint i = 0; i < 2; i++)
+    threads[i] = g_thread_new ("ask", ask_often, session);
+  read_chunks (session, 1, 40);
+  for (guint i = 0; i < 2; i++)
+    g_thread_join (threads[i]);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autofree char *path = NULL;
+  g_autoptr (GError) error = NULL;
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-session-XXXXXX", NULL);
+  path = lychee_test_write_tiny_model (dir, 1, NULL);
+  model = lychee_model_new_from_file (path, &error);
+  g_assert_no_error (error);
+  g_test_add_func ("/session/ask", test_ask);
+  g_test_add_func ("/session/same", test_same);
+  g_test_add_func ("/session/stream", test_stream);
+  g_test_add_func ("/session/snapshot", test_snapshot);
+  g_test_add_func ("/session/empty", test_empty);
+  g_test_add_func ("/session/full", test_full);
+  g_test_add_func ("/session/no-room", test_no_room);
+  g_test_add_func ("/session/no-memory", test_no_memory);
+  g_test_add_func ("/session/no-template", test_no_template);
+  g_test_add_func ("/session/cancel", test_cancel);
+  g_test_add_func ("/session/shared-cache", test_shared_cache);
+  g_test_add_func ("/session/threads", test_threads);
+  result = g_test_run ();
+  g_object_unref (model);
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  return result;
+}
