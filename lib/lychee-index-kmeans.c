@@ -44,23 +44,13 @@ lychee_sorter_free (LycheeSorter *sorter)
   g_free (sorter);
 }
 
-static float
-square (const float *x, guint n)
-{
-  float sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    sum += x[i] * x[i];
-  return sum;
-}
-
 void
 lychee_sorter_set (LycheeSorter *sorter, guint at, guint32 row)
 {
   sorter->id[at] = row;
   sorter->key[at] = lychee_rows_key (sorter->rows, sorter->head_dim, row);
   sorter->kernels->f16_to_f32 (sorter->key[at], sorter->vector, sorter->head_dim);
-  sorter->norm[at] = square (sorter->vector, sorter->head_dim);
+  sorter->norm[at] = lychee_square (sorter->vector, sorter->head_dim);
 }
 
 void
@@ -165,7 +155,7 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
   sorter->kernels->f16_to_f32 (sorter->key[at + farthest (sorter, at, n, a)], b, dim);
   memset (sorter->side, 0, n);
   for (guint pass = 0; pass < PASSES; pass++) {
-    float limit = (square (b, dim) - square (a, dim)) / 2;
+    float limit = (lychee_square (b, dim) - lychee_square (a, dim)) / 2;
     guint changes = 0;
 
     for (guint d = 0; d < dim; d++)

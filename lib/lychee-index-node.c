@@ -10,18 +10,16 @@
 void
 lychee_code_encode (const float *x, guint n, gint8 *code, float *scale)
 {
-  float most = 0, factor;
+  float factor;
 
-  for (guint i = 0; i < n; i++)
-    most = MAX (most, fabsf (x[i]));
-  *scale = most / 127;
+  *scale = lychee_largest (x, n) / 127;
   factor = *scale > 0 ? 1 / *scale : 0;
   if (!isfinite (factor)) { /* less than a normal float can hold: as good as nothing */
     factor = 0;
     *scale = 0;
   }
   for (guint i = 0; i < n; i++)
-    code[i] = (gint8) CLAMP (lrintf (x[i] * factor), -127, 127);
+    code[i] = (gint8) lychee_round (x[i] * factor);
 }
 
 void
@@ -154,20 +152,19 @@ lychee_open_node_encode (
   guint dim = open->head_dim, half = dim / 2;
   const float *mean = open->mean + (gsize) leaf * dim;
   guint8 *residual = open->code + (gsize) leaf * half;
-  float most = 0, step, factor;
+  float difference[256], step, factor;
 
   for (guint d = 0; d < dim; d++)
-    most = MAX (most, fabsf (mean[d] - scale * code[d]));
-  step = MIN (most / 7, 65504.f);
+    difference[d] = mean[d] - scale * code[d];
+  step = MIN (lychee_largest (difference, dim) / 7, 65504.f);
   index->kernels->f32_to_f16 (&step, open->scale + leaf, 1);
   index->kernels->f16_to_f32 (open->scale + leaf, &step, 1);
   factor = step > 0 ? 1 / step : 0;
-  for (guint d = 0; d < half; d++) {
-    int low = CLAMP ((int) lrintf ((mean[d] - scale * code[d]) * factor), -7, 7);
-    int high = CLAMP ((int) lrintf ((mean[half + d] - scale * code[half + d]) * factor), -7, 7);
-
-    residual[d] = (guint8) ((low + 8) | (high + 8) << 4);
-  }
+  for (guint d = 0; d < dim; d++) /* the scale's own rounding can pass 7 by a little */
+    difference[d] = CLAMP (difference[d] * factor, -7.f, 7.f);
+  for (guint d = 0; d < half; d++)
+    residual[d] = (guint8) ((lychee_round (difference[d]) + 8) |
+                            (lychee_round (difference[half + d]) + 8) << 4);
 }
 
 LycheeNode *

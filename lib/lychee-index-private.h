@@ -111,6 +111,52 @@ lychee_rows_key (const LycheeRows *rows, guint head_dim, guint32 row)
          (gsize) (row & ((1u << rows->page_shift) - 1)) * head_dim;
 }
 
+/* Sums and maxima in eight lanes, which compilers turn into vectors; @n is a multiple of 8. */
+static inline float
+lychee_square (const float *x, guint n)
+{
+  float sums[8] = { 0 };
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++)
+      sums[j] += x[i + j] * x[i + j];
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+static inline float
+lychee_distance (const float *x, const float *y, guint n)
+{
+  float sums[8] = { 0 };
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++)
+      sums[j] += (x[i + j] - y[i + j]) * (x[i + j] - y[i + j]);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+static inline float
+lychee_largest (const float *x, guint n)
+{
+  float most[8] = { 0 }, largest = 0;
+
+  for (guint i = 0; i < n; i += 8)
+    for (guint j = 0; j < 8; j++) {
+      float size = x[i + j] < 0 ? -x[i + j] : x[i + j];
+
+      most[j] = size > most[j] ? size : most[j];
+    }
+  for (guint j = 0; j < 8; j++)
+    largest = most[j] > largest ? most[j] : largest;
+  return largest;
+}
+
+/* To the nearest whole number, for |x| below 2^22. */
+static inline gint
+lychee_round (float x)
+{
+  return (gint) (x + (x < 0 ? -0.5f : 0.5f));
+}
+
 /* lychee-index-node.c */
 gsize lychee_node_get_size (guint head_dim, guint n_rows, guint n_leaves, guint id_bytes);
 LycheeNode *lychee_node_ref (LycheeNode *node);

@@ -71,7 +71,7 @@ exp_negative (float x)
   float t, f, p;
   union {
     float f;
-    gint32 i;
+    guint32 i;
   } power;
 
   x = x > -87.f ? x : -87.f;

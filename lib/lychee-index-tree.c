@@ -51,6 +51,7 @@ branch_block_size (guint dim, guint level, guint capacity)
   return capacity * (sizeof (gpointer) + floats * sizeof (float) + (level == 1 ? 2 : 1) * dim);
 }
 
+/* Gives it memory for @capacity children, rounded up a little: more or less than it has. */
 static void
 branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
 {
@@ -58,8 +59,6 @@ branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
   LycheeBranch old = *branch;
   guint8 *p;
 
-  if (capacity <= branch->capacity)
-    return;
   capacity = (capacity + 7) & ~7u;
   index->bytes += branch_block_size (dim, branch->level, capacity) -
                   branch_block_size (dim, branch->level, branch->capacity);
@@ -261,19 +260,6 @@ branch_count (LycheeBranch *branch)
   branch->n_rows = (guint) n_rows;
 }
 
-static float
-distance (const float *x, const float *y, guint n)
-{
-  float sums[8] = { 0 }, sum = 0;
-
-  for (guint i = 0; i < n; i += 8)
-    for (guint j = 0; j < 8; j++)
-      sums[j] += (x[i + j] - y[i + j]) * (x[i + j] - y[i + j]);
-  for (guint j = 0; j < 8; j++)
-    sum += sums[j];
-  return sum;
-}
-
 typedef struct {
   float nearer;
   guint at;
@@ -312,7 +298,7 @@ branch_split (LycheeIndex *index, LycheeBranch *branch)
     float most = -1;
 
     for (guint i = 0; i < n; i++) {
-      float x = distance (mean + (gsize) i * dim, center, dim);
+      float x = lychee_distance (mean + (gsize) i * dim, center, dim);
 
       if (x > most) {
         most = x;
@@ -330,7 +316,8 @@ branch_split (LycheeIndex *index, LycheeBranch *branch)
     for (guint i = 0; i < n; i++) {
       const float *x = mean + (gsize) i * dim;
 
-      order[i] = (Leaning){ distance (x, center, dim) - distance (x, center + dim, dim), i };
+      order[i] =
+          (Leaning){ lychee_distance (x, center, dim) - lychee_distance (x, center + dim, dim), i };
       side[i] = order[i].nearer > 0;
       n_right += side[i];
     }
@@ -357,6 +344,7 @@ branch_split (LycheeIndex *index, LycheeBranch *branch)
     else
       branch_move (index, branch, kept++, branch, i);
   branch->n = kept;
+  branch_reserve (index, branch, kept);
   branch_count (branch);
   branch_count (sibling);
   branch->changed = sibling->changed = TRUE;
@@ -482,7 +470,7 @@ built_get (Built *built, guint i, guint dim)
 }
 
 static void
-build_node (Writer *writer, guint at, guint n, Built *built)
+build_node (Writer *writer, guint at, guint n, guint limit, Built *built)
 {
   LycheeIndex *index = writer->index;
   LycheeOpenNode *open = writer->open;
@@ -494,7 +482,9 @@ build_node (Writer *writer, guint at, guint n, Built *built)
   summary = built_get (built, built->summaries->len - 1, dim);
   open->n_leaves = 0;
   open->n_rows = open->built = n;
-  open->limit = MAX (n, next_limit (index));
+  if (limit == 0)
+    limit = next_limit (index);
+  open->limit = MAX (n, limit);
   build_leaves (writer, at, n);
   refresh_open (writer, summary);
   summary->n_rows = n;
@@ -508,7 +498,7 @@ build_nodes (Writer *writer, guint at, guint n, gboolean split, Built *built)
   guint left;
 
   if (n <= writer->index->params.coarse_capacity && !split) {
-    build_node (writer, at, n, built);
+    build_node (writer, at, n, 0, built);
     return;
   }
   left = lychee_sorter_split (writer->sorter, at, n, LEAST_NODE);
@@ -597,7 +587,7 @@ node_append (
     float least = G_MAXFLOAT;
 
     for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
-      float d = distance (x + (gsize) j * dim, open->mean + (gsize) leaf * dim, dim);
+      float d = lychee_distance (x + (gsize) j * dim, open->mean + (gsize) leaf * dim, dim);
 
       if (d < least) {
         least = d;
@@ -617,11 +607,13 @@ node_append (
 
     built_init (&built);
     load_open (writer);
-    build_nodes (writer, 0, open->n_rows, split, &built);
-    if (split)
+    if (split) {
+      build_nodes (writer, 0, open->n_rows, TRUE, &built);
       index->splits++;
-    else
+    } else {
+      build_node (writer, 0, open->n_rows, open->limit, &built);
       index->rebuilds++;
+    }
     index->bytes -= node_bytes (index, node);
     branch_set (index, branch, i, built_get (&built, 0, dim));
     for (guint k = 1; k < built.summaries->len; k++)
@@ -773,12 +765,22 @@ descend (const LycheeIndex *index, const float *x, guint n, Place *found)
             }
         index->kernels->score_leaves (
             &queries, branch->code, branch->scale, branch->minus_half, branch->n, near, most);
-        for (guint q = 0; q < queries.n_queries; q++)
-          for (guint c = 0; c < branch->n; c++) {
-            Place place = { branch, c, near[(gsize) q * most + c] };
+        for (guint q = 0; q < queries.n_queries; q++) {
+          const float *row = near + (gsize) q * most;
+          Place places[DESCENT_BEAM] = { { branch, 0, row[0] }, { branch, 0, -INFINITY } };
 
-            keep_place (next[token[q]], &n_next[token[q]], keep, &place);
-          }
+          /* as many as the beam keeps: two */
+          for (guint c = 1; c < branch->n; c++)
+            if (row[c] > places[1].nearness) {
+              places[1] = (Place){ branch, c, row[c] };
+              if (row[c] > places[0].nearness) {
+                places[1] = places[0];
+                places[0] = (Place){ branch, c, row[c] };
+              }
+            }
+          for (guint b = 0; b < MIN (keep, branch->n); b++)
+            keep_place (next[token[q]], &n_next[token[q]], keep, &places[b]);
+        }
       }
     for (guint i = 0; i < n; i++) {
       n_held[i] = n_next[i];

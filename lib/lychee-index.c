@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma GCC optimize("O3")
 #include "lychee-index-private.h"
 
 #include <math.h>

@@ -18,6 +18,8 @@
 #define DEFAULT_MAX_TOKENS 256
 /* Progress for a log rather than a terminal: seconds between two lines. */
 #define LOG_INTERVAL 5.0
+/* Blocks that filesrc reads at once: in a file of few, the place in it tells nothing. */
+#define BLOCK_SIZE 4096
 
 typedef struct {
   GMainLoop *loop;
@@ -258,7 +260,7 @@ quote_for_shell (const char *name, const char *value)
 static gboolean
 has_cues (const char *path, gboolean *readable)
 {
-  char head[4097];
+  char head[BLOCK_SIZE + 1];
   size_t size;
   FILE *file = g_fopen (path, "rb");
 

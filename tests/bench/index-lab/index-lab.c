@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define SINKS 16
 #define WINDOW 64
@@ -26,8 +27,8 @@ typedef struct {
 
 static gchar *budgets_arg, *granularity_arg;
 static gdouble beam;
-static gint leaf, coarse, chunk = 12, per_layer;
-static gboolean norest, fresh;
+static gint leaf, coarse, chunk = 12, bench;
+static gboolean norest, fresh, per_layer;
 
 static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, &budgets_arg, NULL,
                                             NULL },
@@ -37,13 +38,17 @@ static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, 
   { "coarse", 0, 0, G_OPTION_ARG_INT, &coarse, NULL, NULL },
   { "chunk", 0, 0, G_OPTION_ARG_INT, &chunk, NULL, NULL },
   { "per-layer", 0, 0, G_OPTION_ARG_NONE, &per_layer, NULL, NULL },
+  { "bench", 0, 0, G_OPTION_ARG_INT, &bench, "time N tokens of 90 heads instead", "N" },
   { "norest", 0, 0, G_OPTION_ARG_NONE, &norest, NULL, NULL },
   { "fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, NULL, NULL }, { NULL } };
 
 static double
 now (void)
 {
-  return g_get_monotonic_time () * 1e-6;
+  struct timespec t;
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &t); /* others may be using the machine */
+  return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 static void
@@ -55,6 +60,77 @@ attend_rows (const LycheeCpuKernels *kernels, const LycheeQueries *queries, cons
   for (guint i = 0; i < n; i++)
     keys[i] = lychee_rows_key (rows, queries->head_dim, row[i]);
   kernels->attend_gather (queries, keys, rows->value_offset, n, softmax);
+}
+
+/* Times decoding: @bench tokens, 90 heads each, every head an index of its own, so that caches are
+ * as cold as they would be. */
+typedef struct {
+  guint16 *store;
+  const guint16 **pages;
+  LycheeRows rows;
+  LycheeIndex *index;
+  float *q;
+} BenchHead;
+
+static void
+run_bench (GArray *heads, const Header *h, guint budget)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  guint n_made = heads->len, gn = h->group;
+  g_autofree float *m = g_new (float, gn), *l = g_new (float, gn);
+  g_autofree float *o = g_new (float, gn * h->dim);
+  LycheeSoftmax softmax = { m, l, o };
+  double search = 0, read = 0, rest = 0, scored = 0, groups = 0;
+
+  for (guint i = n_made; i < 90; i++) {
+    BenchHead head = g_array_index (heads, BenchHead, i % n_made);
+    GError *error = NULL;
+    guint end = lychee_index_get_end (head.index);
+    LycheeIndexParams params = { .granularity = head.index->params.granularity,
+      .head_dim = h->dim,
+      .scale = 1 / sqrtf (h->dim),
+      .leaf_capacity = leaf,
+      .coarse_capacity = coarse,
+      .seed = i };
+
+    head.index = lychee_index_new (&params);
+    for (guint row = SINKS; row < end; row += chunk)
+      if (!lychee_index_append (
+              head.index, &head.rows, row, MIN ((guint) chunk, end - row), &error))
+        g_error ("%s", error->message);
+    g_array_append_val (heads, head);
+  }
+  for (gint token = -1; token < bench; token++)
+    for (guint i = 0; i < heads->len; i++) {
+      const BenchHead *head = &g_array_index (heads, BenchHead, i);
+      const float *q = head->q + (gsize) ((token + 1) % h->n_queries) * gn * h->dim;
+      LycheeIndexQuery query = { gn, q, budget, beam, !norest };
+      LycheeQueries queries = { gn, h->dim, head->index->params.scale, q };
+      double t0 = now (), t1, t2, t3;
+
+      lychee_index_search (head->index, &head->rows, &query, selection);
+      t1 = now ();
+      lychee_softmax_init (&softmax, gn, h->dim);
+      attend_rows (kernels, &queries, &head->rows, selection->rows, selection->n_rows, &softmax);
+      t2 = now ();
+      kernels->attend_groups (&queries, selection->rest_k, selection->rest_v, selection->rest_log_n,
+          selection->n_rest, &softmax);
+      t3 = now ();
+      if (token < 0)
+        continue;
+      search += t1 - t0;
+      read += t2 - t1;
+      rest += t3 - t2;
+      scored += selection->nodes_scored;
+      groups += selection->n_rest;
+    }
+  g_print (
+      "%u rows a head, budget %u, a head and token: search %.1f us, rest %.1f us, read %.1f us; "
+      "scored %.0f, groups %.0f\n",
+      lychee_index_get_end (g_array_index (heads, BenchHead, 0).index), budget,
+      search / bench / 90 * 1e6, rest / bench / 90 * 1e6, read / bench / 90 * 1e6,
+      scored / bench / 90, groups / bench / 90);
 }
 
 int
@@ -97,8 +173,9 @@ main (int argc, char **argv)
     g_autofree guint16 *k = g_new (guint16, h.n_kv * head);
     g_autofree guint16 *v = g_new (guint16, h.n_kv * head);
     g_autofree float *q = g_new (float, (gsize) h.n_kv *h.n_queries *h.group *row);
-    g_autofree guint16 *store = g_new (guint16, n_pages * page_rows * 2 * row);
-    g_autofree const guint16 **pages = g_new (const guint16 *, n_pages);
+    guint16 *store = NULL;
+    const guint16 **pages = NULL;
+    g_autoptr (GArray) heads = g_array_new (FALSE, FALSE, sizeof (BenchHead));
     g_autofree guint32 *list = g_new (guint32, h.n_tokens);
     guint gn = h.group;
     g_autofree float *m = g_new (float, 2 * gn), *l = g_new (float, 2 * gn);
@@ -106,8 +183,6 @@ main (int argc, char **argv)
     LycheeSoftmax exact = { m, l, o }, ours = { m + gn, l + gn, o + gn * row };
     float *out = o + 2 * gn * row, *out2 = out + gn * row;
 
-    for (gsize p = 0; p < n_pages; p++)
-      pages[p] = store + p * page_rows * 2 * row;
     for (guint layer = 0; layer < h.n_layers; layer++) {
       if (fread (k, 2, h.n_kv * head, file) != h.n_kv * head ||
           fread (v, 2, h.n_kv * head, file) != h.n_kv * head ||
@@ -115,7 +190,7 @@ main (int argc, char **argv)
         g_error ("cut short");
       memset (layer_errors, 0, sizeof layer_errors);
       for (guint head_i = 0; head_i < h.n_kv; head_i++) {
-        LycheeRows rows = { pages, PAGE_SHIFT, page_rows * row };
+        LycheeRows rows = { NULL, PAGE_SHIFT, page_rows * row };
         LycheeIndexParams params = { .granularity = g_strcmp0 (granularity_arg, "chunk")
                                                         ? LYCHEE_GRANULARITY_TOKEN
                                                         : LYCHEE_GRANULARITY_CHUNK,
@@ -124,10 +199,17 @@ main (int argc, char **argv)
           .leaf_capacity = leaf,
           .coarse_capacity = coarse,
           .seed = layer * h.n_kv + head_i };
-        g_autoptr (LycheeIndex) index = lychee_index_new (&params);
+        LycheeIndex *index = lychee_index_new (&params);
         LycheeIndexStats stats;
         double t;
 
+        if (!store || bench) {
+          store = g_new (guint16, n_pages * page_rows * 2 * row);
+          pages = g_new (const guint16 *, n_pages);
+          for (gsize p = 0; p < n_pages; p++)
+            pages[p] = store + p * page_rows * 2 * row;
+        }
+        rows.pages = pages;
         for (guint i = 0; i < h.n_tokens; i++) {
           guint16 *at = (guint16 *) lychee_rows_key (&rows, h.dim, i);
 
@@ -153,6 +235,14 @@ main (int argc, char **argv)
         sum.splits += stats.splits;
         sum.rebuilds += stats.rebuilds;
         sum.rows_rebuilt += stats.rows_rebuilt;
+        if (bench) {
+          BenchHead one = { store, pages, rows, index,
+            g_memdup2 (q + (gsize) head_i * h.n_queries * gn * row,
+                (gsize) h.n_queries * gn * row * sizeof *q) };
+
+          g_array_append_val (heads, one);
+          continue;
+        }
         for (guint qi = 0; qi < h.n_queries; qi++) {
           const float *query = q + ((gsize) head_i * h.n_queries + qi) * gn * row;
           LycheeQueries queries = { gn, h.dim, params.scale, query };
@@ -197,6 +287,7 @@ main (int argc, char **argv)
           }
           refs++;
         }
+        lychee_index_free (index);
       }
       if (per_layer) {
         g_print ("layer %2u:", h.layer[layer]);
@@ -204,6 +295,11 @@ main (int argc, char **argv)
           g_print (" %.4f", layer_errors[b]);
         g_print ("\n");
       }
+    }
+    if (bench) {
+      for (guint b = 0; b < n_budgets; b++)
+        run_bench (heads, &h, atoi (budgets[b]) - SINKS - WINDOW);
+      return 0;
     }
   }
   {

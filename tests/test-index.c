@@ -1,0 +1,1045 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* LycheeIndex with granularity token, against a brute-force twin. */
+#include "lychee-cpu-kernels.h"
+#include "lychee-index-private.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PAGE_SHIFT 5
+
+/* Rows to index, and how they are made. */
+typedef struct {
+  guint dim, n;
+  GPtrArray *pages;
+  LycheeRows rows;
+  GRand *rand;
+} Store;
+
+typedef enum {
+  KEYS_RANDOM,
+  KEYS_CLUSTERS,
+  KEYS_EQUAL,
+  KEYS_ZERO,
+  KEYS_TWO_FAR,
+  KEYS_GROWING,
+  KEYS_SORTED,
+  KEYS_OUTLIERS,
+  KEYS_HUGE,
+  KEYS_TINY,
+} Keys;
+
+static const struct {
+  const char *name;
+  Keys keys;
+} patterns[] = {
+  { "random", KEYS_RANDOM },
+  { "clusters", KEYS_CLUSTERS },
+  { "all-equal", KEYS_EQUAL },
+  { "all-zero", KEYS_ZERO },
+  { "two-far", KEYS_TWO_FAR },
+  { "growing-norms", KEYS_GROWING },
+  { "sorted", KEYS_SORTED },
+  { "outliers", KEYS_OUTLIERS },
+  { "huge", KEYS_HUGE },
+  { "tiny", KEYS_TINY },
+};
+
+static Store *
+store_new (guint dim, guint32 seed)
+{
+  Store *store = g_new0 (Store, 1);
+
+  store->dim = dim;
+  store->pages = g_ptr_array_new_with_free_func (g_free);
+  store->rand = g_rand_new_with_seed (seed);
+  store->rows = (LycheeRows){ NULL, PAGE_SHIFT, (gsize) dim << PAGE_SHIFT };
+  return store;
+}
+
+static void
+store_free (Store *store)
+{
+  g_ptr_array_unref (store->pages);
+  g_rand_free (store->rand);
+  g_free (store);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Store, store_free)
+
+static float
+gaussian (GRand *rand)
+{
+  return (
+      float) (sqrt (-2 * log (1 - g_rand_double (rand))) * cos (2 * G_PI * g_rand_double (rand)));
+}
+
+static guint16 *
+store_row (Store *store, guint row)
+{
+  while (store->pages->len <= row >> PAGE_SHIFT)
+    g_ptr_array_add (store->pages, g_new0 (guint16, (gsize) store->dim << (PAGE_SHIFT + 1)));
+  store->rows.pages = (const guint16 *const *) store->pages->pdata;
+  store->n = MAX (store->n, row + 1);
+  return (guint16 *) lychee_rows_key (&store->rows, store->dim, row);
+}
+
+static void
+store_fill (Store *store, guint first, guint n, Keys keys)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get_reference ();
+  g_autofree float *x = g_new (float, store->dim);
+
+  for (guint row = first; row < first + n; row++) {
+    guint16 *at = store_row (store, row);
+    GRand *cluster = NULL;
+    float scale = 1;
+
+    if (keys == KEYS_CLUSTERS)
+      cluster = g_rand_new_with_seed (1000 + g_rand_int_range (store->rand, 0, 12));
+    for (guint d = 0; d < store->dim; d++) {
+      float noise = gaussian (store->rand);
+
+      switch (keys) {
+      case KEYS_RANDOM:
+        x[d] = noise;
+        break;
+      case KEYS_CLUSTERS:
+        x[d] = 3 * gaussian (cluster) + 0.02f * noise;
+        break;
+      case KEYS_EQUAL:
+        x[d] = 0.7f - d * 0.01f;
+        break;
+      case KEYS_ZERO:
+        x[d] = 0;
+        break;
+      case KEYS_TWO_FAR:
+        x[d] = (row % 2 ? 1000 : -1000) + (row % 7 ? 0 : noise);
+        break;
+      case KEYS_GROWING:
+        x[d] = noise * expf (row * 0.004f);
+        x[d] = CLAMP (x[d], -60000, 60000);
+        break;
+      case KEYS_SORTED:
+        x[d] = d == 0 ? row * 0.25f : 0;
+        break;
+      case KEYS_OUTLIERS: /* each new one farther than all before */
+        x[d] = row % 3 == 0 ? (d == row % store->dim ? row * 5.f : 0) : 0.01f * noise;
+        break;
+      case KEYS_HUGE:
+        x[d] = g_rand_boolean (store->rand) ? 65504 : -65504;
+        break;
+      case KEYS_TINY:
+        x[d] = noise * 1e-7f;
+        break;
+      }
+      x[d] *= scale;
+    }
+    kernels->f32_to_f16 (x, at, store->dim);
+    for (guint d = 0; d < store->dim; d++)
+      x[d] = gaussian (store->rand) + (keys == KEYS_CLUSTERS ? at[0] % 13 : 0);
+    kernels->f32_to_f16 (x, at + store->rows.value_offset, store->dim);
+    if (cluster)
+      g_rand_free (cluster);
+  }
+}
+
+static void
+store_read (Store *store, guint row, gboolean value, float *x)
+{
+  lychee_cpu_kernels_get_reference ()->f16_to_f32 (
+      lychee_rows_key (&store->rows, store->dim, row) + (value ? store->rows.value_offset : 0), x,
+      store->dim);
+}
+
+static LycheeIndex *
+index_new (guint dim, guint leaf, guint coarse)
+{
+  LycheeIndexParams params = {
+    .head_dim = dim,
+    .scale = 1 / sqrtf (dim),
+    .leaf_capacity = leaf,
+    .coarse_capacity = coarse,
+  };
+
+  return lychee_index_new (&params);
+}
+
+static void
+append (LycheeIndex *index, Store *store, guint first, guint n)
+{
+  GError *error = NULL;
+
+  g_assert_true (lychee_index_append (index, &store->rows, first, n, &error));
+  g_assert_no_error (error);
+}
+
+/* The twin: what the index holds, taken apart, each mean with what it should be. */
+typedef struct {
+  guint n, n_rows, unread;
+  float *mean;  /* decoded */
+  float *value; /* decoded, coarse only */
+} Group;
+
+typedef struct {
+  LycheeIndex *index;
+  Store *store;
+  guint8 *seen;
+  gboolean fresh; /* all coarse means have to be up to date */
+  guint n_nodes, n_leaves, n_seen;
+} Walk;
+
+static void
+true_mean (Store *store, const guint32 *row, guint n, gboolean value, double *mean, double *most)
+{
+  g_autofree float *x = g_new (float, store->dim);
+
+  memset (mean, 0, store->dim * sizeof *mean);
+  *most = 0;
+  for (guint i = 0; i < n; i++) {
+    store_read (store, row[i], value, x);
+    for (guint d = 0; d < store->dim; d++) {
+      mean[d] += (double) x[d] / n;
+      *most = MAX (*most, fabs (x[d]));
+    }
+  }
+}
+
+/* The decoded mean is within half a step of the true one, but for float's own rounding. */
+static void
+check_mean (const double *mean, const float *decoded, guint dim, double step, double most)
+{
+  for (guint d = 0; d < dim; d++)
+    g_assert_cmpfloat (fabs (mean[d] - decoded[d]), <=, step * 0.505 + most * 2e-5 + 5e-7);
+}
+
+static void
+walk_node (Walk *walk, const LycheeBranch *branch, guint i)
+{
+  const LycheeNode *node = branch->child[i];
+  guint dim = walk->store->dim, at = 0;
+  const guint8 *ids = lychee_node_get_ids (node, dim), *count = lychee_node_get_counts (node);
+  g_autofree guint32 *row = g_new (guint32, node->n_rows);
+  g_autofree double *mean = g_new (double, dim);
+  g_autofree float *base = g_new (float, dim), *decoded = g_new (float, dim);
+  g_autofree gint8 *code = g_new (gint8, (gsize) node->n_leaves * dim);
+  g_autofree float *scale = g_new (float, node->n_leaves);
+  double most;
+
+  walk->n_nodes++;
+  walk->n_leaves += node->n_leaves;
+  g_assert_cmpuint (node->n_rows, >, 0);
+  g_assert_cmpuint (node->n_rows, <=, node->limit);
+  g_assert_cmpuint (node->limit, <=, walk->index->params.coarse_capacity);
+  g_assert_cmpuint (node->n_rows, ==, (guint) branch->count[i]);
+  g_assert_cmpfloat (fabsf (branch->log_count[i] - logf (node->n_rows)), <, 1e-6f);
+  for (guint j = 0; j < node->n_rows; j++) {
+    row[j] = lychee_node_id (ids, node->id_bytes, j);
+    g_assert_cmpuint (row[j], >=, walk->index->begin);
+    g_assert_cmpuint (row[j], <, walk->index->end);
+    g_assert_false (walk->seen[row[j]]);
+    walk->seen[row[j]] = 1;
+    walk->n_seen++;
+  }
+
+  lychee_code_decode (branch->code + (gsize) i * dim, branch->scale[i], dim, base);
+  lychee_code_unpack (lychee_node_get_codes (node), node->n_leaves, dim, code);
+  walk->index->kernels->f16_to_f32 (lychee_node_get_scales (node), scale, node->n_leaves);
+  for (guint leaf = 0; leaf < node->n_leaves; leaf++) {
+    g_assert_cmpuint (count[leaf], >, 0);
+    g_assert_cmpuint (count[leaf], <=, walk->index->params.leaf_capacity);
+    true_mean (walk->store, row + at, count[leaf], FALSE, mean, &most);
+    for (guint d = 0; d < dim; d++)
+      decoded[d] = base[d] + scale[leaf] * code[leaf * dim + d];
+    check_mean (mean, decoded, dim, scale[leaf], most);
+    at += count[leaf];
+  }
+  g_assert_cmpuint (at, ==, node->n_rows);
+
+  /* The coarse means may lag, by less than an eighth of the rows. */
+  g_assert_cmpuint (node->fresh, <=, node->n_rows);
+  g_assert_cmpuint (node->n_rows * 8, <, node->fresh * 9 + 1);
+  if (walk->fresh)
+    g_assert_cmpuint (node->fresh, ==, node->n_rows);
+  if (node->fresh == node->n_rows) {
+    true_mean (walk->store, row, node->n_rows, FALSE, mean, &most);
+    check_mean (mean, base, dim, branch->scale[i], most);
+    true_mean (walk->store, row, node->n_rows, TRUE, mean, &most);
+    lychee_code_decode (branch->value_code + (gsize) i * dim, branch->value_scale[i], dim, decoded);
+    check_mean (mean, decoded, dim, branch->value_scale[i], most);
+  }
+}
+
+static guint
+walk_branch (Walk *walk, const LycheeBranch *branch)
+{
+  guint n_rows = 0, dim = walk->store->dim;
+
+  g_assert_cmpuint (branch->n, >, 0);
+  g_assert_cmpuint (branch->n, <=, LYCHEE_BRANCH_MAX);
+  for (guint i = 0; i < branch->n; i++) {
+    double squares = 0;
+
+    for (guint d = 0; d < dim; d++)
+      squares += pow ((double) branch->scale[i] * branch->code[(gsize) i * dim + d], 2);
+    g_assert_cmpfloat (fabs (branch->minus_half[i] + squares / 2), <=, 1e-5 * squares + 1e-12);
+    if (branch->level == 1) {
+      walk_node (walk, branch, i);
+      n_rows += (guint) branch->count[i];
+    } else {
+      const LycheeBranch *child = branch->child[i];
+
+      g_assert_cmpuint (child->level, ==, branch->level - 1);
+      g_assert_cmpuint (walk_branch (walk, child), ==, (guint) branch->count[i]);
+      n_rows += (guint) branch->count[i];
+    }
+  }
+  g_assert_cmpuint (branch->n_rows, ==, n_rows);
+  return n_rows;
+}
+
+static void
+check_index (LycheeIndex *index, Store *store, gboolean fresh)
+{
+  g_autofree guint8 *seen = g_new0 (guint8, index->end + 1);
+  Walk walk = { index, store, seen, fresh };
+  LycheeIndexStats stats;
+
+  g_assert_cmpuint (lychee_index_get_bytes (index), ==,
+      sizeof *index + lychee_branch_get_bytes (index, index->root));
+  if (!index->root) {
+    g_assert_cmpuint (index->begin, ==, 0);
+    g_assert_cmpuint (index->end, ==, 0);
+    return;
+  }
+  g_assert_cmpuint (walk_branch (&walk, index->root), ==, index->end - index->begin);
+  g_assert_cmpuint (walk.n_seen, ==, index->end - index->begin);
+  lychee_index_get_stats (index, &stats);
+  g_assert_cmpuint (stats.n_coarse, ==, walk.n_nodes);
+  g_assert_cmpuint (stats.n_leaves, ==, walk.n_leaves);
+  /* A branch that splits leaves a quarter of 64 children on each side: 16 at least. */
+  g_assert_cmpuint (stats.depth, <=, 3 + (guint) (log (MAX (stats.n_coarse, 1)) / log (16)));
+}
+
+/* Sequences of appends, truncations, rebuilds, refreshes and copies */
+
+typedef struct {
+  Keys keys;
+  guint dim, leaf, coarse;
+} Sequence;
+
+static void
+test_sequence (gconstpointer data)
+{
+  const Sequence *sequence = data;
+  g_autoptr (Store) store = store_new (sequence->dim, 7 + sequence->keys);
+  g_autoptr (LycheeIndex) index = index_new (sequence->dim, sequence->leaf, sequence->coarse);
+  g_autoptr (LycheeIndex) copy = NULL;
+  g_autoptr (Store) copied = NULL;
+  guint end = 16;
+
+  for (guint step = 0; step < 150; step++) {
+    guint op = g_rand_int_range (store->rand, 0, 20), n;
+
+    if (op == 0) {
+      n = g_rand_int_range (store->rand, 0, end + 1);
+      n = op % 2 ? n : MAX (n, end - MIN (end, 200));
+      lychee_index_truncate (index, &store->rows, n);
+      end = lychee_index_get_end (index);
+      if (end == 0)
+        end = 16;
+    } else if (op == 1) {
+      lychee_tree_refresh (index, &store->rows);
+      check_index (index, store, TRUE);
+    } else if (op == 2 && lychee_index_get_end (index) > 0) {
+      lychee_tree_rebuild (index, &store->rows);
+      check_index (index, store, TRUE);
+    } else {
+      n = op < 5 ? g_rand_int_range (store->rand, 60, 400) : g_rand_int_range (store->rand, 1, 30);
+      store_fill (store, end, n, sequence->keys);
+      append (index, store, end, n);
+      end += n;
+    }
+    if (step % 10 == 0)
+      check_index (index, store, FALSE);
+    if (step == 75) {
+      copy = lychee_index_copy (index);
+      copied = store_new (sequence->dim, 0);
+      for (guint row = 0; row < store->n; row++)
+        memcpy (store_row (copied, row), store_row (store, row), sequence->dim * 2);
+      for (guint row = 0; row < store->n; row++)
+        memcpy (store_row (copied, row) + copied->rows.value_offset,
+            store_row (store, row) + store->rows.value_offset, sequence->dim * 2);
+    }
+  }
+  check_index (index, store, FALSE);
+  check_index (copy, copied, FALSE);
+  /* The copy can grow on its own. */
+  end = MAX (lychee_index_get_end (copy), 1);
+  store_fill (copied, end, 40, sequence->keys);
+  append (copy, copied, end, 40);
+  check_index (copy, copied, FALSE);
+  check_index (index, store, FALSE);
+}
+
+/* No operation takes more than a bounded time, counted in rows that 2-means reads. */
+static void
+test_bounded (gconstpointer data)
+{
+  Keys keys = GPOINTER_TO_UINT (data);
+  guint coarse = 64, n = 6000, chunk = 12;
+  g_autoptr (Store) store = store_new (16, 5);
+  g_autoptr (LycheeIndex) index = index_new (16, 8, coarse);
+  LycheeIndexStats stats;
+  guint64 before = 0, most = 0;
+
+  store_fill (store, 0, n, keys);
+  for (guint i = 0; i < n; i += chunk) {
+    append (index, store, i, chunk);
+    lychee_index_get_stats (index, &stats);
+    most = MAX (most, stats.rows_rebuilt - before);
+    before = stats.rows_rebuilt;
+  }
+  check_index (index, store, FALSE);
+  /* A token can at worst cause one coarse node to be rebuilt, which takes its depth in passes. */
+  g_assert_cmpuint (most, <=, chunk * (coarse + chunk) * 12);
+  g_assert_cmpuint (stats.rows_rebuilt / n, <=, 60);
+  g_assert_cmpuint (stats.n_coarse, <=, n / (coarse / 8) + 1);
+}
+
+/* Search */
+
+static void
+check_rows_once (const LycheeSelection *selection, const LycheeIndex *index)
+{
+  g_autofree guint8 *seen = g_new0 (guint8, index->end + 1);
+
+  for (guint i = 0; i < selection->n_rows; i++) {
+    g_assert_cmpuint (selection->rows[i], >=, index->begin);
+    g_assert_cmpuint (selection->rows[i], <, index->end);
+    g_assert_false (seen[selection->rows[i]]);
+    seen[selection->rows[i]] = 1;
+  }
+}
+
+static void
+fill_queries (Store *store, guint n, float size, float *q)
+{
+  for (guint i = 0; i < n * store->dim; i++)
+    q[i] = size * gaussian (store->rand);
+}
+
+/* A leaf or coarse node as the twin sees it. */
+typedef struct {
+  guint node, n, first, unread;
+  double density;
+  guint order; /* the index's own, to break ties */
+} TwinGroup;
+
+typedef struct {
+  const LycheeIndex *index;
+  GArray *nodes, *leaves; /* TwinGroup */
+  GArray *rows;           /* guint32 */
+  GPtrArray *means;       /* float, of leaves */
+  GPtrArray *node_means, *node_values;
+} Twin;
+
+static void
+twin_add (Twin *twin, const LycheeBranch *branch)
+{
+  guint dim = twin->index->params.head_dim;
+
+  for (guint i = 0; i < branch->n; i++) {
+    const LycheeNode *node = branch->child[i];
+    const guint8 *count, *ids;
+    g_autofree gint8 *code = NULL;
+    g_autofree float *scale = NULL;
+    float *base, *value;
+    TwinGroup group = { 0 };
+    guint row = 0;
+
+    if (branch->level > 1) {
+      twin_add (twin, branch->child[i]);
+      continue;
+    }
+    count = lychee_node_get_counts (node);
+    ids = lychee_node_get_ids (node, dim);
+    code = g_new (gint8, (gsize) node->n_leaves * dim);
+    scale = g_new (float, node->n_leaves);
+    base = g_new (float, dim);
+    value = g_new (float, dim);
+    lychee_code_decode (branch->code + (gsize) i * dim, branch->scale[i], dim, base);
+    lychee_code_decode (branch->value_code + (gsize) i * dim, branch->value_scale[i], dim, value);
+    g_ptr_array_add (twin->node_means, base);
+    g_ptr_array_add (twin->node_values, value);
+    lychee_code_unpack (lychee_node_get_codes (node), node->n_leaves, dim, code);
+    twin->index->kernels->f16_to_f32 (lychee_node_get_scales (node), scale, node->n_leaves);
+    group = (TwinGroup){ twin->nodes->len, node->n_rows, twin->leaves->len, node->n_rows, 0,
+      twin->nodes->len };
+    g_array_append_val (twin->nodes, group);
+    for (guint leaf = 0; leaf < node->n_leaves; leaf++) {
+      float *mean = g_new (float, dim);
+
+      for (guint d = 0; d < dim; d++)
+        mean[d] = base[d] + scale[leaf] * code[leaf * dim + d];
+      g_ptr_array_add (twin->means, mean);
+      group = (TwinGroup){ twin->nodes->len - 1, count[leaf], twin->rows->len, count[leaf], 0,
+        twin->leaves->len };
+      g_array_append_val (twin->leaves, group);
+      for (guint j = 0; j < count[leaf]; j++, row++) {
+        guint32 id = lychee_node_id (ids, node->id_bytes, row);
+
+        g_array_append_val (twin->rows, id);
+      }
+    }
+  }
+}
+
+static double
+dot (const float *x, const float *y, guint n)
+{
+  double sum = 0;
+
+  for (guint i = 0; i < n; i++)
+    sum += (double) x[i] * y[i];
+  return sum;
+}
+
+static int
+by_density (gconstpointer a, gconstpointer b)
+{
+  const TwinGroup *x = a, *y = b;
+
+  if (x->density != y->density)
+    return x->density > y->density ? -1 : 1;
+  return x->order < y->order ? -1 : 1;
+}
+
+/* DESIGN section 4, with doubles and a sort. */
+static void
+twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtrArray *means)
+{
+  guint dim = twin->index->params.head_dim;
+
+  for (guint h = 0; h < query->n_queries; h++) {
+    g_autofree double *z = g_new (double, groups->len);
+    double most = -INFINITY, sum = 0;
+
+    for (guint i = 0; i < groups->len; i++) {
+      TwinGroup *group = &g_array_index (groups, TwinGroup, i);
+
+      z[i] = twin->index->params.scale *
+                 dot (query->q + (gsize) h * dim, means->pdata[group->order], dim) +
+             log (group->n);
+      most = MAX (most, z[i]);
+    }
+    for (guint i = 0; i < groups->len; i++)
+      sum += exp (z[i] - most);
+    for (guint i = 0; i < groups->len; i++)
+      g_array_index (groups, TwinGroup, i).density +=
+          exp (z[i] - most) / sum / g_array_index (groups, TwinGroup, i).n;
+  }
+  g_array_sort (groups, by_density);
+}
+
+typedef struct {
+  double *m, *l, *o;
+} TwinSoftmax;
+
+static void
+twin_attend (const LycheeIndexQuery *query, guint dim, float scale, const float *k, const float *v,
+    double log_n, double *logits, double (*out)[256], double *weight, gboolean count)
+{
+  for (guint h = 0; h < query->n_queries; h++) {
+    double z = scale * dot (query->q + (gsize) h * dim, k, dim) + log_n, w;
+
+    if (count) {
+      logits[h] = MAX (logits[h], z);
+      continue;
+    }
+    w = exp (z - logits[h]);
+    weight[h] += w;
+    for (guint d = 0; d < dim; d++)
+      out[h][d] += w * v[d];
+  }
+}
+
+/* What attention gives with the index's selection, and what it should give: compared to 1e-4. */
+static void
+check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
+{
+  guint dim = index->params.head_dim, held = 0, read = 0;
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  g_autoptr (GArray) nodes = g_array_new (FALSE, FALSE, sizeof (TwinGroup));
+  g_autoptr (GArray) leaves = g_array_new (FALSE, FALSE, sizeof (TwinGroup));
+  g_autoptr (GArray) open = g_array_new (FALSE, FALSE, sizeof (TwinGroup));
+  g_autoptr (GArray) rows = g_array_new (FALSE, FALSE, sizeof (guint32));
+  g_autoptr (GPtrArray) means = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GPtrArray) node_means = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GPtrArray) node_values = g_ptr_array_new_with_free_func (g_free);
+  Twin twin = { index, nodes, leaves, rows, means, node_means, node_values };
+  g_autofree guint8 *opened = NULL, *chosen = g_new0 (guint8, index->end);
+  g_autofree guint *left = NULL;
+  g_autofree float *k = g_new (float, dim), *v = g_new (float, dim);
+  double most[8], weight[8] = { 0 }, n_estimated = 0;
+  double (*out)[256] = g_malloc0 (8 * sizeof *out);
+  float m[8], l[8];
+  g_autofree float *o = g_new (float, 8 * dim), *result = g_new (float, 8 * dim);
+  g_autofree const guint16 **keys = NULL;
+  LycheeSoftmax softmax = { m, l, o };
+  LycheeQueries queries = { query->n_queries, dim, index->params.scale, query->q };
+
+  lychee_index_search (index, &store->rows, query, selection);
+  check_rows_once (selection, index);
+  g_assert_cmpuint (selection->n_rows, ==, MIN (query->budget, index->end - index->begin));
+  for (guint i = 0; i < selection->n_rest; i++)
+    n_estimated += exp (selection->rest_log_n[i]);
+  g_assert_cmpfloat (fabs (n_estimated - selection->rows_estimated), <, 1e-3 * index->end);
+  g_assert_cmpuint (selection->rows_estimated, ==,
+      query->rest ? index->end - index->begin - selection->n_rows : 0);
+
+  twin_add (&twin, index->root);
+  opened = g_new0 (guint8, nodes->len);
+  left = g_new (guint, leaves->len);
+  twin_rank (&twin, query, nodes, node_means);
+  for (guint i = 0; i < nodes->len && held < query->beam * query->budget; i++) {
+    held += g_array_index (nodes, TwinGroup, i).n;
+    opened[g_array_index (nodes, TwinGroup, i).node] = 1;
+  }
+  for (guint i = 0; i < leaves->len; i++) {
+    left[i] = g_array_index (leaves, TwinGroup, i).n;
+    if (opened[g_array_index (leaves, TwinGroup, i).node])
+      g_array_append_val (open, g_array_index (leaves, TwinGroup, i));
+  }
+  twin_rank (&twin, query, open, means);
+  for (guint i = 0; i < open->len && read < query->budget; i++) {
+    TwinGroup *group = &g_array_index (open, TwinGroup, i);
+    guint n = MIN (group->n, query->budget - read);
+
+    left[group->order] -= n;
+    for (guint j = 0; j < n; j++, read++)
+      chosen[g_array_index (rows, guint32, group->first + j)] = 1;
+  }
+  for (guint i = 0; i < selection->n_rows; i++)
+    g_assert_true (chosen[selection->rows[i]]);
+
+  for (guint h = 0; h < query->n_queries; h++)
+    most[h] = -INFINITY;
+  for (guint count = 2; count-- > 0;) {
+    for (guint row = index->begin; row < index->end; row++) {
+      if (!chosen[row])
+        continue;
+      store_read (store, row, FALSE, k);
+      store_read (store, row, TRUE, v);
+      twin_attend (query, dim, index->params.scale, k, v, 0, most, out, weight, count);
+    }
+    for (guint node = 0; node < node_means->len && query->rest; node++) {
+      guint n = 0;
+
+      memset (k, 0, dim * sizeof *k);
+      for (guint i = 0; i < leaves->len; i++)
+        if (g_array_index (leaves, TwinGroup, i).node == node) {
+          n += left[i];
+          for (guint d = 0; d < dim; d++)
+            k[d] += left[i] * ((float *) means->pdata[i])[d];
+        }
+      if (n == 0)
+        continue;
+      for (guint d = 0; d < dim; d++)
+        k[d] = opened[node] ? k[d] / n : ((float *) node_means->pdata[node])[d];
+      twin_attend (query, dim, index->params.scale, k, node_values->pdata[node], log (n), most, out,
+          weight, count);
+    }
+  }
+
+  keys = g_new (const guint16 *, selection->n_rows + 1);
+  for (guint i = 0; i < selection->n_rows; i++)
+    keys[i] = lychee_rows_key (&store->rows, dim, selection->rows[i]);
+  lychee_softmax_init (&softmax, query->n_queries, dim);
+  index->kernels->attend_gather (
+      &queries, keys, store->rows.value_offset, selection->n_rows, &softmax);
+  index->kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
+      selection->rest_log_n, selection->n_rest, &softmax);
+  lychee_softmax_finish (&softmax, query->n_queries, dim, result);
+  for (guint h = 0; h < query->n_queries; h++)
+    for (guint d = 0; d < dim; d++)
+      g_assert_cmpfloat (fabs (result[h * dim + d] - out[h][d] / weight[h]), <, 1e-4);
+  g_free (out);
+}
+
+typedef struct {
+  Keys keys;
+  guint dim, n, n_queries, budget;
+  float beam;
+  gboolean rest, fresh;
+} SearchCase;
+
+static const SearchCase searches[] = {
+  { KEYS_RANDOM, 64, 900, 3, 100, 2, TRUE, FALSE },
+  { KEYS_RANDOM, 64, 900, 3, 100, 4, FALSE, FALSE },
+  { KEYS_RANDOM, 64, 900, 1, 37, 4, TRUE, TRUE },
+  { KEYS_RANDOM, 16, 3000, 4, 1, 1, TRUE, FALSE },
+  { KEYS_RANDOM, 16, 3000, 4, 0, 4, TRUE, FALSE },
+  { KEYS_RANDOM, 128, 500, 8, 499, 4, TRUE, FALSE },
+  { KEYS_RANDOM, 256, 500, 2, 64, 3, TRUE, FALSE },
+  { KEYS_RANDOM, 8, 12000, 3, 256, 4, TRUE, FALSE },
+  { KEYS_CLUSTERS, 64, 2000, 3, 200, 4, TRUE, FALSE },
+  { KEYS_CLUSTERS, 80, 2000, 3, 200, 4, TRUE, TRUE },
+  { KEYS_CLUSTERS, 96, 2000, 6, 500, 100, TRUE, FALSE },
+  { KEYS_SORTED, 64, 1500, 3, 128, 4, TRUE, FALSE },
+};
+
+static void
+test_search (gconstpointer data)
+{
+  const SearchCase *search = data;
+  g_autoptr (Store) store = store_new (search->dim, 99);
+  g_autoptr (LycheeIndex) index = index_new (search->dim, 0, 0);
+  g_autofree float *q = g_new (float, (gsize) search->n_queries * search->dim);
+
+  store_fill (store, 0, search->n, search->keys);
+  for (guint i = 4; i < search->n; i += 11)
+    append (index, store, i, MIN (11, search->n - i));
+  if (search->fresh)
+    lychee_tree_rebuild (index, &store->rows);
+  for (guint i = 0; i < 6; i++) {
+    LycheeIndexQuery query = { search->n_queries, q, search->budget, search->beam, search->rest };
+
+    fill_queries (store, search->n_queries, i + 0.5f, q);
+    check_against_twin (index, store, &query);
+  }
+}
+
+/* A budget that covers everything reads everything, and estimates nothing. */
+static void
+test_search_all (void)
+{
+  g_autoptr (Store) store = store_new (64, 3);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[64] = { 1 };
+  LycheeIndexQuery query = { 1, q, 1000, 0, TRUE };
+
+  lychee_index_search (index, &store->rows, &query, selection);
+  g_assert_cmpuint (selection->n_rows, ==, 0);
+  g_assert_cmpuint (selection->n_rest, ==, 0);
+  store_fill (store, 0, 1010, KEYS_RANDOM);
+  append (index, store, 10, 1000);
+  lychee_index_search (index, &store->rows, &query, selection);
+  check_rows_once (selection, index);
+  g_assert_cmpuint (selection->n_rows, ==, 1000);
+  g_assert_cmpuint (selection->n_rest, ==, 0);
+  g_assert_cmpuint (selection->rows_estimated, ==, 0);
+  query.budget = G_MAXUINT;
+  lychee_index_search (index, &store->rows, &query, selection);
+  g_assert_cmpuint (selection->n_rows, ==, 1000);
+  query.budget = 999;
+  lychee_index_search (index, &store->rows, &query, selection);
+  g_assert_cmpuint (selection->n_rows, ==, 999);
+  g_assert_cmpuint (selection->n_rest, ==, 1);
+  g_assert_cmpfloat (selection->rest_log_n[0], ==, 0);
+}
+
+/* The index finds a needle: one key that a query asks for among many others. */
+static void
+test_search_needle (void)
+{
+  g_autoptr (Store) store = store_new (64, 11);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[64], key[64];
+  guint found = 0;
+
+  store_fill (store, 0, 8000, KEYS_RANDOM);
+  append (index, store, 0, 8000);
+  for (guint i = 0; i < 50; i++) {
+    guint needle = g_rand_int_range (store->rand, 0, 8000);
+    LycheeIndexQuery query = { 1, q, 512, 0, TRUE };
+
+    store_read (store, needle, FALSE, key);
+    for (guint d = 0; d < 64; d++)
+      q[d] = 6 * key[d];
+    lychee_index_search (index, &store->rows, &query, selection);
+    for (guint r = 0; r < selection->n_rows; r++)
+      found += selection->rows[r] == needle;
+  }
+  g_assert_cmpuint (found, >=, 40); /* keys without any structure: chance alone would give 3 */
+}
+
+static void
+test_broken_query (void)
+{
+  g_autoptr (Store) store = store_new (64, 3);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[64];
+  LycheeIndexQuery query = { 1, q, 100, 0, TRUE };
+  const float broken[] = { NAN, INFINITY, -INFINITY, 3e38f };
+
+  store_fill (store, 0, 2000, KEYS_RANDOM);
+  append (index, store, 0, 2000);
+  for (guint i = 0; i < G_N_ELEMENTS (broken); i++) {
+    for (guint d = 0; d < 64; d++)
+      q[d] = broken[i];
+    lychee_index_search (index, &store->rows, &query, selection);
+    check_rows_once (selection, index);
+    g_assert_cmpuint (selection->n_rows, ==, 100);
+  }
+}
+
+static const struct {
+  const char *name;
+  guint16 bits;
+  gboolean value;
+} not_finite[] = {
+  { "nan-key", 0x7e00, FALSE },
+  { "inf-key", 0x7c00, FALSE },
+  { "minus-inf-key", 0xfc00, FALSE },
+  { "nan-value", 0xfe01, TRUE },
+  { "inf-value", 0x7c00, TRUE },
+};
+
+static void
+test_not_finite (gconstpointer data)
+{
+  guint i = GPOINTER_TO_UINT (data);
+  g_autoptr (Store) store = store_new (64, 3);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (GError) error = NULL;
+  gsize bytes;
+  guint16 *at, good;
+
+  store_fill (store, 0, 200, KEYS_RANDOM);
+  append (index, store, 0, 100);
+  bytes = lychee_index_get_bytes (index);
+  at = store_row (store, 150) + (not_finite[i].value ? store->rows.value_offset : 0) + 63;
+  good = *at;
+  *at = not_finite[i].bits;
+  g_assert_false (lychee_index_append (index, &store->rows, 100, 100, &error));
+  g_assert_error (error, LYCHEE_INDEX_ERROR, LYCHEE_INDEX_ERROR_NOT_FINITE);
+  g_assert_cmpuint (lychee_index_get_bytes (index), ==, bytes);
+  g_assert_cmpuint (lychee_index_get_end (index), ==, 100);
+  check_index (index, store, FALSE);
+  *at = good;
+  append (index, store, 100, 100);
+  check_index (index, store, FALSE);
+}
+
+/* Same appends, same answers. */
+static void
+test_deterministic (void)
+{
+  g_autoptr (Store) store = store_new (64, 21);
+  g_autoptr (LycheeIndex) a = index_new (64, 0, 0);
+  g_autoptr (LycheeIndex) b = index_new (64, 0, 0);
+  g_autoptr (LycheeSelection) x = lychee_selection_new ();
+  g_autoptr (LycheeSelection) y = lychee_selection_new ();
+  float q[64];
+  LycheeIndexQuery query = { 1, q, 300, 0, TRUE };
+
+  store_fill (store, 0, 3000, KEYS_RANDOM);
+  for (guint i = 0; i < 3000; i += 4) {
+    append (a, store, i, 4);
+    append (b, store, i, 4);
+  }
+  g_assert_cmpuint (lychee_index_get_bytes (a), ==, lychee_index_get_bytes (b));
+  fill_queries (store, 1, 2, q);
+  lychee_index_search (a, &store->rows, &query, x);
+  lychee_index_search (b, &store->rows, &query, y);
+  g_assert_cmpmem (x->rows, x->n_rows * 4, y->rows, y->n_rows * 4);
+  g_assert_cmpmem (x->rest_k, x->n_rest * 256, y->rest_k, y->n_rest * 256);
+}
+
+/* The whole heads-of-a-model case: not all may split in the same append. */
+static void
+test_staggered (void)
+{
+  g_autoptr (Store) store = store_new (16, 2);
+  guint splits[64] = { 0 }, most = 0;
+
+  store_fill (store, 0, 160, KEYS_RANDOM);
+  for (guint seed = 0; seed < 60; seed++) {
+    LycheeIndexParams params = { .head_dim = 16, .scale = 0.25f, .seed = seed };
+    g_autoptr (LycheeIndex) index = lychee_index_new (&params);
+
+    for (guint i = 0; i < 160; i += 4) {
+      LycheeIndexStats stats;
+
+      append (index, store, i, 4);
+      lychee_index_get_stats (index, &stats);
+      if (stats.n_coarse > 1) {
+        splits[i / 4]++;
+        break;
+      }
+    }
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (splits); i++)
+    most = MAX (most, splits[i]);
+  g_assert_cmpuint (most, <=, 20);
+}
+
+/* Beyond 65,536 rows, numbers take three bytes. */
+static void
+test_many_rows (void)
+{
+  g_autoptr (Store) store = store_new (8, 2);
+  g_autoptr (LycheeIndex) index = index_new (8, 0, 0);
+  guint first = 65536 - 700;
+
+  store_fill (store, first, 1500, KEYS_RANDOM);
+  for (guint i = first; i < first + 1500; i += 50)
+    append (index, store, i, 50);
+  check_index (index, store, FALSE);
+  lychee_index_truncate (index, &store->rows, 65600);
+  check_index (index, store, FALSE);
+  g_assert_cmpuint (lychee_index_get_begin (index), ==, first);
+  g_assert_cmpuint (lychee_index_get_end (index), ==, 65600);
+}
+
+static void
+test_truncate (void)
+{
+  g_autoptr (Store) store = store_new (16, 2);
+  g_autoptr (LycheeIndex) index = index_new (16, 0, 0);
+
+  store_fill (store, 0, 5000, KEYS_CLUSTERS);
+  append (index, store, 16, 4984);
+  lychee_index_truncate (index, &store->rows, 5000);
+  g_assert_cmpuint (lychee_index_get_end (index), ==, 5000);
+  lychee_index_truncate (index, &store->rows, 2500);
+  check_index (index, store, FALSE);
+  lychee_index_truncate (index, &store->rows, 100);
+  check_index (index, store, FALSE);
+  lychee_index_truncate (index, &store->rows, 17);
+  check_index (index, store, FALSE);
+  lychee_index_truncate (index, &store->rows, 3);
+  check_index (index, store, FALSE);
+  /* Empty: it may begin anywhere again. */
+  append (index, store, 40, 100);
+  g_assert_cmpuint (lychee_index_get_begin (index), ==, 40);
+  check_index (index, store, FALSE);
+}
+
+/* A snapshot is searched while the original grows (for the thread sanitizer). */
+
+typedef struct {
+  LycheeIndex *copy;
+  Store *store;
+  guint64 sum;
+} Reader;
+
+static gpointer
+read_copy (gpointer data)
+{
+  Reader *reader = data;
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[64];
+
+  for (guint i = 0; i < 60; i++) {
+    LycheeIndexQuery query = { 1, q, 128, 0, TRUE };
+
+    for (guint d = 0; d < 64; d++)
+      q[d] = (float) ((i * 7 + d * 13) % 17) - 8;
+    lychee_index_search (reader->copy, &reader->store->rows, &query, selection);
+    for (guint r = 0; r < selection->n_rows; r++)
+      reader->sum += selection->rows[r] * (guint64) (r + 1);
+  }
+  lychee_index_free (reader->copy);
+  return NULL;
+}
+
+static void
+test_threads (void)
+{
+  g_autoptr (Store) store = store_new (64, 8);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  Reader readers[6];
+  GThread *threads[6];
+
+  store_fill (store, 0, 3000, KEYS_RANDOM);
+  append (index, store, 0, 1500);
+  for (guint i = 0; i < 6; i++) {
+    /* pairs see the same snapshot */
+    readers[i] = (Reader){ lychee_index_copy (index), store, 0 };
+    threads[i] = g_thread_new ("reader", read_copy, &readers[i]);
+    if (i % 2)
+      for (guint row = lychee_index_get_end (index), end = row + 400; row < end; row += 10)
+        append (index, store, row, 10);
+  }
+  for (guint i = 0; i < 6; i++)
+    g_thread_join (threads[i]);
+  for (guint i = 0; i < 6; i += 2)
+    g_assert_cmpuint (readers[i].sum, ==, readers[i + 1].sum);
+  check_index (index, store, FALSE);
+}
+
+/* Bytes beside those of the cache, f16 keys and values. */
+static const struct {
+  guint dim;
+  double most;
+} sizes[] = { { 64, 0.033 }, { 128, 0.02 } };
+
+static void
+test_bytes (gconstpointer data)
+{
+  guint i = GPOINTER_TO_UINT (data), n = 8000;
+  g_autoptr (Store) store = store_new (sizes[i].dim, 8);
+  g_autoptr (LycheeIndex) index = index_new (sizes[i].dim, 0, 0);
+  double share;
+
+  store_fill (store, 0, n, KEYS_CLUSTERS);
+  for (guint row = 0; row < n; row += 10)
+    append (index, store, row, 10);
+  share = (double) lychee_index_get_bytes (index) / n / (4 * sizes[i].dim);
+  g_test_message ("%.2f %% of the cache", 100 * share);
+  g_assert_cmpfloat (share, <, sizes[i].most);
+}
+
+int
+main (int argc, char **argv)
+{
+  static const struct {
+    guint dim, leaf, coarse;
+  } shapes[] = { { 64, 0, 0 }, { 16, 4, 16 }, { 8, 1, 8 }, { 128, 32, 256 } };
+
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (patterns); i++) {
+    for (guint j = 0; j < G_N_ELEMENTS (shapes); j++) {
+      g_autofree gchar *path = g_strdup_printf ("/index/sequence/%s/%u-%u-%u", patterns[i].name,
+          shapes[j].dim, shapes[j].leaf, shapes[j].coarse);
+      Sequence sequence = { patterns[i].keys, shapes[j].dim, shapes[j].leaf, shapes[j].coarse };
+
+      g_test_add_data_func_full (
+          path, g_memdup2 (&sequence, sizeof sequence), test_sequence, g_free);
+    }
+    {
+      g_autofree gchar *path = g_strdup_printf ("/index/bounded/%s", patterns[i].name);
+
+      g_test_add_data_func (path, GUINT_TO_POINTER (patterns[i].keys), test_bounded);
+    }
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (searches); i++) {
+    g_autofree gchar *path = g_strdup_printf ("/index/search/%u", i);
+
+    g_test_add_data_func (path, &searches[i], test_search);
+  }
+  g_test_add_func ("/index/search/all", test_search_all);
+  g_test_add_func ("/index/search/needle", test_search_needle);
+  g_test_add_func ("/index/search/broken-query", test_broken_query);
+  for (guint i = 0; i < G_N_ELEMENTS (not_finite); i++) {
+    g_autofree gchar *path = g_strdup_printf ("/index/not-finite/%s", not_finite[i].name);
+
+    g_test_add_data_func (path, GUINT_TO_POINTER (i), test_not_finite);
+  }
+  g_test_add_func ("/index/deterministic", test_deterministic);
+  g_test_add_func ("/index/staggered", test_staggered);
+  g_test_add_func ("/index/many-rows", test_many_rows);
+  g_test_add_func ("/index/truncate", test_truncate);
+  g_test_add_func ("/index/threads", test_threads);
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++) {
+    g_autofree gchar *path = g_strdup_printf ("/index/bytes/%u", sizes[i].dim);
+
+    g_test_add_data_func (path, GUINT_TO_POINTER (i), test_bytes);
+  }
+  return g_test_run ();
+}
