@@ -156,6 +156,12 @@ find_id (
     if (value == G_MAXUINT32)
       return TRUE;
     break;
+  case GGUF_TYPE_INT8:
+    value = (guint64) (gint64) gguf_get_val_i8 (gguf, at);
+    break;
+  case GGUF_TYPE_INT16:
+    value = (guint64) (gint64) gguf_get_val_i16 (gguf, at);
+    break;
   case GGUF_TYPE_INT32:
     value = (guint64) (gint64) gguf_get_val_i32 (gguf, at);
     break;

@@ -488,6 +488,24 @@ test_metadata (void)
   g_assert_cmpint (lychee_tokenizer_lookup (bare, ""), ==, -1);
 }
 
+/* Two tokens of one spelling: text becomes the last, both decode. */
+static void
+test_duplicates (void)
+{
+  g_autoptr (Fixture) f = make_fixture ();
+  gint32 second = fixture_add (f, "A", NORMAL, 0);
+  g_autoptr (LycheeTokenizer) tokenizer =
+      tokenizer_from_gguf (fixture_to_gguf (f, "gpt2", "gpt-2"));
+  g_autoptr (GArray) ids = new_ids ();
+  const gint32 both[] = { 3 + 'A', second };
+
+  lychee_tokenizer_encode (tokenizer, "A", -1, LYCHEE_TOKENIZER_NONE, ids);
+  g_assert_cmpuint (ids->len, ==, 1);
+  g_assert_cmpint (g_array_index (ids, gint32, 0), ==, second);
+  g_autofree char *text = lychee_tokenizer_decode (tokenizer, both, 2, LYCHEE_TOKENIZER_NONE);
+  g_assert_cmpstr (text, ==, "AA");
+}
+
 /* Where the file is silent the family decides; without a BOS there is none to add. */
 static void
 test_add_bos (void)
@@ -531,6 +549,7 @@ main (int argc, char *argv[])
   }
   g_test_add_func ("/tokenizer-vocab/pre", test_pre);
   g_test_add_func ("/tokenizer-vocab/metadata", test_metadata);
+  g_test_add_func ("/tokenizer-vocab/duplicates", test_duplicates);
   g_test_add_func ("/tokenizer-vocab/add-bos", test_add_bos);
   return g_test_run ();
 }

@@ -430,7 +430,7 @@ test_offsets (void)
   lychee_encoder_push (encoder, "b", 1, tokens);
   lychee_encoder_finish (encoder, tokens);
   g_assert_cmpuint (token_at (tokens, 0)->offset, ==, 16);
-  lychee_encoder_push (encoder, "held <|im_st\xf0", 12, tokens);
+  lychee_encoder_push (encoder, "held <|im_st\xf0", 13, tokens);
   lychee_encoder_reset (encoder);
   g_assert_cmpuint (lychee_encoder_get_n_replaced (encoder), ==, 0);
   g_array_set_size (tokens, 0);
