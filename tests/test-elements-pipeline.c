@@ -158,7 +158,7 @@ test_file (gconstpointer data)
   run (pipeline, &outcome);
   g_assert_no_error (outcome.error);
   g_assert_cmpuint (outcome.answers, ==, 1);
-  g_assert_cmpstr (outcome.text, ==, text->str);
+  test_assert_same_answer (text->str, outcome.text);
   g_assert_cmpstr (outcome.finish, ==, "length");
   /* The model was named on one element, and loaded once. */
   g_assert_cmpuint (outcome.models, ==, 1);
