@@ -56,6 +56,9 @@ struct _LycheeBranch {
   gpointer block;     /* where these arrays lie */
 };
 
+/* ln of 0 .. 255, rows of a leaf; filled by the first lychee_index_new (). */
+extern float lychee_log_counts[256];
+
 typedef struct _LycheeChunkIndex LycheeChunkIndex;
 
 struct _LycheeIndex {
@@ -219,5 +222,7 @@ void lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats)
 /* lychee-index-search.c */
 void lychee_tree_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);
+void lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
+    const LycheeSelection *selection, LycheeSoftmax *softmax);
 
 G_END_DECLS

@@ -6,6 +6,20 @@
 
 G_DEFINE_QUARK (lychee - index - error - quark, lychee_index_error)
 
+float lychee_log_counts[256];
+
+static void
+fill_log_counts (void)
+{
+  static gsize filled;
+
+  if (g_once_init_enter (&filled)) {
+    for (guint i = 0; i < G_N_ELEMENTS (lychee_log_counts); i++)
+      lychee_log_counts[i] = logf ((float) i);
+    g_once_init_leave (&filled, 1);
+  }
+}
+
 LycheeIndex *
 lychee_index_new (const LycheeIndexParams *params)
 {
@@ -16,6 +30,7 @@ lychee_index_new (const LycheeIndexParams *params)
   g_return_val_if_fail (params->leaf_capacity <= 255, NULL);
   g_return_val_if_fail (params->coarse_capacity <= 16384, NULL);
 
+  fill_log_counts ();
   index = g_new0 (LycheeIndex, 1);
   index->params = *params;
   /* Twice the head size doubles what a mean costs beside the cache no more than itself; only the
@@ -150,4 +165,16 @@ lychee_index_search (const LycheeIndex *index, const LycheeRows *rows,
   g_return_if_fail (selection != NULL);
 
   lychee_tree_search (index, query, selection);
+}
+
+void
+lychee_index_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
+    const LycheeSelection *selection, LycheeSoftmax *softmax)
+{
+  g_return_if_fail (index != NULL);
+  g_return_if_fail (query != NULL && query->logits);
+  g_return_if_fail (selection != NULL);
+  g_return_if_fail (softmax != NULL);
+
+  lychee_tree_attend_rest (index, query, selection, softmax);
 }

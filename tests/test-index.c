@@ -542,10 +542,6 @@ twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtr
   g_array_sort (groups, by_density);
 }
 
-typedef struct {
-  double *m, *l, *o;
-} TwinSoftmax;
-
 static void
 twin_attend (const LycheeIndexQuery *query, guint dim, float scale, const float *k, const float *v,
     double log_n, double *logits, double (*out)[256], double *weight, gboolean count)
@@ -592,9 +588,10 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
   lychee_index_search (index, &store->rows, query, selection);
   check_rows_once (selection, index);
   g_assert_cmpuint (selection->n_rows, ==, MIN (query->budget, index->end - index->begin));
-  for (guint i = 0; i < selection->n_rest; i++)
+  for (guint i = 0; i < selection->n_rest && !query->logits; i++)
     n_estimated += exp (selection->rest_log_n[i]);
-  g_assert_cmpfloat (fabs (n_estimated - selection->rows_estimated), <, 1e-3 * index->end);
+  if (!query->logits)
+    g_assert_cmpfloat (fabs (n_estimated - selection->rows_estimated), <, 1e-3 * index->end);
   g_assert_cmpuint (selection->rows_estimated, ==,
       query->rest ? index->end - index->begin - selection->n_rows : 0);
 
@@ -637,13 +634,19 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
       guint n = 0;
 
       memset (k, 0, dim * sizeof *k);
-      for (guint i = 0; i < leaves->len; i++)
-        if (g_array_index (leaves, TwinGroup, i).node == node) {
-          n += left[i];
-          for (guint d = 0; d < dim; d++)
-            k[d] += left[i] * ((float *) means->pdata[i])[d];
-        }
-      if (n == 0)
+      for (guint i = 0; i < leaves->len; i++) {
+        const float *mean = means->pdata[i];
+
+        if (g_array_index (leaves, TwinGroup, i).node != node || left[i] == 0)
+          continue;
+        n += left[i];
+        for (guint d = 0; d < dim; d++)
+          k[d] += left[i] * mean[d];
+        if (query->logits && opened[node])
+          twin_attend (query, dim, index->params.scale, mean, node_values->pdata[node],
+              log (left[i]), most, out, weight, count);
+      }
+      if (n == 0 || (query->logits && opened[node]))
         continue;
       for (guint d = 0; d < dim; d++)
         k[d] = opened[node] ? k[d] / n : ((float *) node_means->pdata[node])[d];
@@ -658,8 +661,11 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
   lychee_softmax_init (&softmax, query->n_queries, dim);
   index->kernels->attend_gather (
       &queries, keys, store->rows.value_offset, selection->n_rows, &softmax);
-  index->kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
-      selection->rest_log_n, selection->n_rest, &softmax);
+  if (query->logits)
+    lychee_index_attend_rest (index, query, selection, &softmax);
+  else
+    index->kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
+        selection->rest_log_n, selection->n_rest, &softmax);
   lychee_softmax_finish (&softmax, query->n_queries, dim, result);
   for (guint h = 0; h < query->n_queries; h++)
     for (guint d = 0; d < dim; d++)
@@ -706,6 +712,8 @@ test_search (gconstpointer data)
     LycheeIndexQuery query = { search->n_queries, q, search->budget, search->beam, search->rest };
 
     fill_queries (store, search->n_queries, i + 0.5f, q);
+    check_against_twin (index, store, &query);
+    query.logits = TRUE;
     check_against_twin (index, store, &query);
   }
 }
