@@ -45,6 +45,8 @@ struct _LycheeAttention {
   guint n_threads;
   Counters *counters; /* [n_threads] */
   gboolean timing;
+  LycheeAttentionFunc func;
+  gpointer func_data;
 
   LycheeCache *cache; /* of the pass under way, not owned */
   guint first;        /* position of the pass's first token */
@@ -138,6 +140,13 @@ void
 lychee_attention_reset_stats (LycheeAttention *a)
 {
   memset (a->counters, 0, a->n_threads * sizeof *a->counters);
+}
+
+void
+lychee_attention_set_func (LycheeAttention *a, LycheeAttentionFunc func, gpointer user_data)
+{
+  a->func = func;
+  a->func_data = user_data;
 }
 
 static guint64
@@ -472,6 +481,22 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
   stats->ns_read += now (a) - begun;
 }
 
+static void
+attend_func (LycheeAttention *a, guint layer, const float *q, guint job)
+{
+  LycheeSoftmax state;
+  Block b;
+
+  get_block (a, layer, job, &b);
+  b.queries.q = gather_queries (a, q, b.head, 0, 1, NULL);
+  state = unit_state (a, job, b.queries.n_queries);
+  for (guint i = 0; i < b.queries.n_queries; i++) {
+    state.m[i] = 0;
+    state.l[i] = 1;
+  }
+  a->func (layer, b.head, &b.queries, &b.rows, a->first + 1, state.o, a->func_data);
+}
+
 /* Another thread searches; it has begun, so this is short, unless it was taken off its core. */
 static void
 wait_for (gint *found)
@@ -512,7 +537,9 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
     }
     job = (unit - n_searches) / a->n_splits;
     split = (unit - n_searches) % a->n_splits;
-    if (a->sparse) {
+    if (a->func && a->n_tokens == 1) {
+      attend_func (a, layer, q, job);
+    } else if (a->sparse) {
       wait_for (&found[job]);
       attend_sparse (a, layer, q, job, split, stats);
     } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lychee-cache-private.h"
+#include "lychee-cpu-kernels.h"
 
 G_BEGIN_DECLS
 
@@ -48,6 +49,14 @@ void lychee_attention_set_options (
 void lychee_attention_set_timing (LycheeAttention *attention, gboolean timing);
 void lychee_attention_get_stats (LycheeAttention *attention, LycheeAttentionStats *stats);
 void lychee_attention_reset_stats (LycheeAttention *attention);
+
+/* For measurements: @func answers the queries of one KV head over the keys 0 .. n_keys - 1 in place
+ * of what is built in, in every pass of a single token. Called in any of the threads, for several
+ * heads at a time. @output is [n_queries][head_dim]. NULL takes it away again. */
+typedef void (*LycheeAttentionFunc) (guint layer, guint kv_head, const LycheeQueries *queries,
+    const LycheeRows *rows, guint n_keys, float *output, gpointer user_data);
+void lychee_attention_set_func (
+    LycheeAttention *attention, LycheeAttentionFunc func, gpointer user_data);
 
 /* Before the pass: its @n_tokens follow the cache's present length, and are reserved. */
 void lychee_attention_prepare (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);

@@ -5,6 +5,11 @@
 #include "lychee-model.h"
 
 #include <ggml-cpu.h>
+#include <sys/resource.h>
+
+#define PREEMPTED_LIMIT 3
+#define FIRST_PAUSE 16
+#define LONGEST_PAUSE 512
 
 struct _LycheeExecutor {
   guint refs; /* under the registry's lock */
@@ -15,6 +20,7 @@ struct _LycheeExecutor {
   GCond turn;
   guint64 next_ticket;
   guint64 now_serving;
+  LycheeContention contention;
   guint8 *work;
   gsize work_size;
 };
@@ -27,6 +33,8 @@ lychee_executor_get (guint threads)
 {
   LycheeExecutor *executor;
 
+  if (threads == 0 && g_getenv ("LYCHEE_THREADS"))
+    threads = g_ascii_strtoull (g_getenv ("LYCHEE_THREADS"), NULL, 10);
   if (threads == 0)
     threads = g_get_num_processors ();
   threads = MIN (threads, GGML_MAX_N_THREADS);
@@ -94,15 +102,50 @@ is_cancelled (void *data)
 }
 
 gboolean
+lychee_contention_is_alone (const LycheeContention *contention)
+{
+  return contention->alone > 0;
+}
+
+void
+lychee_contention_note (LycheeContention *contention, guint n_preemptions)
+{
+  if (contention->alone > 0) {
+    contention->alone--;
+    return;
+  }
+  if (n_preemptions == 0) {
+    if (contention->preempted > 0)
+      contention->preempted--;
+    else
+      contention->pause = 0;
+    return;
+  }
+  if (++contention->preempted < PREEMPTED_LIMIT)
+    return;
+  contention->preempted = PREEMPTED_LIMIT - 1; /* one bad pass decides the next trial */
+  contention->pause = CLAMP (contention->pause * 2, FIRST_PAUSE, LONGEST_PAUSE);
+  contention->alone = contention->pause;
+}
+
+/* How often this process's threads were taken off their cores by force. Of the threads that wait for
+ * each other any one may be the one that was. */
+static glong
+count_preemptions (void)
+{
+  struct rusage usage;
+
+  return getrusage (RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+gboolean
 lychee_executor_compute (
     LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error)
 {
-  struct ggml_cplan plan = ggml_graph_plan (graph, executor->n_threads, executor->pool);
+  struct ggml_cplan plan;
   enum ggml_status status;
   guint64 ticket;
-
-  plan.abort_callback = cancellable ? is_cancelled : NULL;
-  plan.abort_callback_data = cancellable;
+  glong preemptions;
 
   g_mutex_lock (&executor->lock);
   ticket = executor->next_ticket++;
@@ -110,13 +153,20 @@ lychee_executor_compute (
     g_cond_wait (&executor->turn, &executor->lock);
   g_mutex_unlock (&executor->lock);
 
+  plan = ggml_graph_plan (graph,
+      lychee_contention_is_alone (&executor->contention) ? 1 : executor->n_threads, executor->pool);
+  plan.abort_callback = cancellable ? is_cancelled : NULL;
+  plan.abort_callback_data = cancellable;
   if (executor->work_size < plan.work_size) {
     g_free (executor->work);
     executor->work = g_malloc (plan.work_size);
     executor->work_size = plan.work_size;
   }
   plan.work_data = executor->work;
+  preemptions = count_preemptions ();
   status = ggml_graph_compute (graph, &plan);
+  if (executor->n_threads > 1)
+    lychee_contention_note (&executor->contention, count_preemptions () - preemptions);
 
   g_mutex_lock (&executor->lock);
   executor->now_serving++;

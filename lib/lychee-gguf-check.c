@@ -274,7 +274,8 @@ lychee_gguf_check (const guint8 *data, gsize size, gsize *header_size, GError **
     if (!check_tensor (&r, i, alignment, tensors, &offset))
       return FALSE;
 
-  r.at = (r.at + alignment - 1) & ~(gsize) (alignment - 1);
+  if (n_tensors > 0) /* there is nothing to align otherwise */
+    r.at = (r.at + alignment - 1) & ~(gsize) (alignment - 1);
   if (r.at > size)
     return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED, "the file ends before its tensors");
   g_hash_table_iter_init (&iter, tensors);

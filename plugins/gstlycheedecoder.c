@@ -463,6 +463,9 @@ push_piece (const char *text, gpointer user_data)
     job->flow = GST_FLOW_FLUSHING;
     return FALSE;
   }
+  /* Only a model that says NUL comes to this. */
+  if (length == 0)
+    return TRUE;
   buffer = gst_buffer_new_memdup (text, length);
   GST_BUFFER_PTS (buffer) = job->pts;
   GST_BUFFER_OFFSET (buffer) = job->offset;

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-/* All three describe the bytes of the buffer's memory: an element that changes those must not keep
- * the meta, which is what the memory tag tells GstBaseTransform and its like. */
-static const char *memory_tags[] = { GST_META_TAG_MEMORY_STR, NULL };
+/* All three describe what is in the buffer: an element that changes that and knows nothing of us
+ * must not keep them, as GstBaseTransform keeps a meta without tags. GStreamer's own tag, memory,
+ * would say so too, but deep copies drop what has it. */
+static const char *tags[] = { "lychee", NULL };
 
 /* Whether a transform is a copy, and of the whole buffer or only of a part. */
 static gboolean
@@ -27,7 +28,7 @@ lychee_text_meta_api_get_type (void)
   static gsize type = 0;
 
   if (g_once_init_enter (&type))
-    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_TEXT_META_API_NAME, memory_tags));
+    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_TEXT_META_API_NAME, tags));
   return type;
 }
 
@@ -144,7 +145,7 @@ lychee_chunk_meta_api_get_type (void)
   static gsize type = 0;
 
   if (g_once_init_enter (&type))
-    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_CHUNK_META_API_NAME, memory_tags));
+    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_CHUNK_META_API_NAME, tags));
   return type;
 }
 
@@ -220,7 +221,7 @@ lychee_kv_meta_api_get_type (void)
   static gsize type = 0;
 
   if (g_once_init_enter (&type))
-    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_KV_META_API_NAME, memory_tags));
+    g_once_init_leave (&type, gst_meta_api_type_register (LYCHEE_KV_META_API_NAME, tags));
   return type;
 }
 

@@ -37,7 +37,7 @@ static LycheeSession *
 new_session (guint max_context)
 {
   return g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-context", max_context, "reserve",
-      100, "threads", 2, NULL);
+      100, NULL);
 }
 
 static LycheeSampler *

@@ -118,7 +118,7 @@ add_layer (Writer *w, const LycheeTinyModel *t, guint layer)
     { "attn_q.weight", t->type, t->n_embd, n_q, 0, 1.2 / sqrt (t->n_embd), TRUE },
     { "attn_k.weight", t->type, t->n_embd, n_kv, 0, 1.2 / sqrt (t->n_embd), TRUE },
     { "attn_v.weight", t->type, t->n_embd, n_kv, 0, 1 / sqrt (t->n_embd), TRUE },
-    { "attn_output.weight", t->type, n_q, t->n_embd, 0, 1 / sqrt (n_q), TRUE },
+    { "attn_output.weight", t->type, n_q, t->n_embd, 0, 0.25 / sqrt (n_q), TRUE },
     { "attn_q.bias", GGML_TYPE_F32, n_q, 1, 0, 0.1, t->biases },
     { "attn_k.bias", GGML_TYPE_F32, n_kv, 1, 0, 0.1, t->biases },
     { "attn_v.bias", GGML_TYPE_F32, n_kv, 1, 0, 0.1, t->biases },

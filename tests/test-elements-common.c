@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "test-elements-common.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tiny-model.h"
+
+/* Seconds after which a test that hangs is killed; each use of the helpers winds it up again. */
+#define WATCHDOG 240
+
+static char *dir;
+static char *model_path;
+static char *other_path;
+static LycheeModel *model;
+
+const char *
+test_dir (void)
+{
+  return dir;
+}
+
+const char *
+test_model (void)
+{
+  return model_path;
+}
+
+const char *
+test_other_model (void)
+{
+  return other_path;
+}
+
+LycheeModel *
+test_get_model (void)
+{
+  if (model == NULL) {
+    g_autoptr (GError) error = NULL;
+
+    model = lychee_model_new_from_file (model_path, &error);
+    g_assert_no_error (error);
+  }
+  return model;
+}
+
+int
+test_main (int argc, char **argv, void (*add) (void))
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  int status;
+
+  gst_init (&argc, &argv);
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-test-XXXXXX", NULL);
+  g_assert_nonnull (dir);
+  model_path = lychee_tiny_model_write (&tiny, dir, "tiny.gguf");
+  tiny.n_layers = 3;
+  other_path = lychee_tiny_model_write (&tiny, dir, "other.gguf");
+  g_unsetenv ("LYCHEE_MODEL");
+
+  alarm (WATCHDOG);
+  add ();
+  status = g_test_run ();
+  alarm (0);
+
+  g_clear_object (&model);
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  g_free (model_path);
+  g_free (other_path);
+  return status;
+}
+
+char *
+test_write_file (const char *name, const char *contents)
+{
+  char *path = g_build_filename (dir, name, NULL);
+
+  g_assert_true (g_file_set_contents (path, contents, -1, NULL));
+  return path;
+}
+
+char *
+test_srt (guint n)
+{
+  GString *srt = g_string_new (NULL);
+
+  for (guint i = 0; i < n; i++)
+    g_string_append_printf (srt,
+        "%u\n%02u:%02u:%02u,000 --> %02u:%02u:%02u,000\nThis is line %u of the talk.\n\n", i + 1,
+        i / 3600, i / 60 % 60, i % 60, (i + 1) / 3600, (i + 1) / 60 % 60, (i + 1) % 60, i);
+  return g_string_free (srt, FALSE);
+}
+
+static GstMeta *
+meta_by_name (GstBuffer *buffer, const char *name)
+{
+  GType type = g_type_from_name (name);
+
+  return type != 0 ? gst_buffer_get_meta (buffer, type) : NULL;
+}
+
+LycheeTextMeta *
+test_text_meta (GstBuffer *buffer)
+{
+  return (LycheeTextMeta *) meta_by_name (buffer, LYCHEE_TEXT_META_API_NAME);
+}
+
+LycheeChunkMeta *
+test_chunk_meta (GstBuffer *buffer)
+{
+  return (LycheeChunkMeta *) meta_by_name (buffer, LYCHEE_CHUNK_META_API_NAME);
+}
+
+LycheeKVMeta *
+test_kv_meta (GstBuffer *buffer)
+{
+  return (LycheeKVMeta *) meta_by_name (buffer, LYCHEE_KV_META_API_NAME);
+}
+
+/* Puts the model's path where the description says MODEL. */
+static char *
+with_model (const char *description)
+{
+  GString *text = g_string_new (description);
+
+  g_string_replace (text, "OTHER", other_path, 0);
+  g_string_replace (text, "MODEL", model_path, 0);
+  g_string_replace (text, "DIR", dir, 0);
+  return g_string_free (text, FALSE);
+}
+
+void
+test_chain_init_without_caps (Chain *chain, const char *description)
+{
+  char *line = with_model (description);
+  GstElement *bin;
+  GError *error = NULL;
+
+  alarm (WATCHDOG);
+  bin = gst_parse_bin_from_description (line, TRUE, &error);
+  g_assert_no_error (error);
+  gst_object_ref_sink (bin);
+  chain->bus = gst_bus_new ();
+  gst_element_set_bus (bin, chain->bus);
+  chain->harness = gst_harness_new_with_element (bin, "sink", "src");
+  gst_object_unref (bin);
+  g_free (line);
+}
+
+void
+test_chain_init (Chain *chain, const char *description, const char *caps)
+{
+  test_chain_init_without_caps (chain, description);
+  gst_harness_set_src_caps_str (chain->harness, caps);
+}
+
+void
+test_chain_clear (Chain *chain)
+{
+  GstElement *element = gst_object_ref (chain->harness->element);
+
+  gst_harness_teardown (chain->harness);
+  gst_element_set_bus (element, NULL);
+  gst_bus_set_flushing (chain->bus, TRUE);
+  gst_object_unref (chain->bus);
+  g_assert_cmpint (GST_OBJECT_REFCOUNT (element), ==, 1);
+  gst_object_unref (element);
+}
+
+GstElement *
+test_chain_get (Chain *chain, const char *name)
+{
+  GstElement *element = gst_bin_get_by_name (GST_BIN (chain->harness->element), name);
+
+  g_assert_nonnull (element);
+  return element;
+}
+
+GstBuffer *
+test_text_buffer (const char *text, gssize length, GstClockTime pts, GstClockTime duration)
+{
+  gsize size = length >= 0 ? (gsize) length : strlen (text);
+  GstBuffer *buffer = size > 0 ? gst_buffer_new_memdup (text, size) : gst_buffer_new ();
+
+  GST_BUFFER_PTS (buffer) = pts;
+  GST_BUFFER_DURATION (buffer) = duration;
+  return buffer;
+}
+
+GstFlowReturn
+test_chain_say (Chain *chain, const char *text, guint second)
+{
+  return gst_harness_push (
+      chain->harness, test_text_buffer (text, -1, second * GST_SECOND, GST_SECOND));
+}
+
+void
+test_chain_say_much (Chain *chain, guint first, guint n)
+{
+  for (guint i = first; i < first + n; i++) {
+    char *line = g_strdup_printf ("This is line %u of the talk.", i);
+
+    g_assert_cmpint (test_chain_say (chain, line, i), ==, GST_FLOW_OK);
+    g_free (line);
+  }
+}
+
+void
+test_chain_flush (Chain *chain)
+{
+  g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_flush_start ()));
+  g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_flush_stop (TRUE)));
+}
+
+void
+test_chain_segment (Chain *chain, GstClockTime start)
+{
+  GstSegment segment;
+
+  gst_segment_init (&segment, GST_FORMAT_TIME);
+  segment.start = segment.time = segment.position = start;
+  g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_segment (&segment)));
+}
+
+GstMessage *
+test_pop (GstBus *bus, GstMessageType types)
+{
+  return gst_bus_pop_filtered (bus, types);
+}
+
+GstMessage *
+test_wait_error (GstBus *bus)
+{
+  GstMessage *message = gst_bus_timed_pop_filtered (bus, TEST_TIMEOUT, GST_MESSAGE_ERROR);
+
+  g_assert_nonnull (message);
+  return message;
+}
+
+GstMessage *
+test_wait_element (GstBus *bus, const char *name)
+{
+  for (;;) {
+    GstMessage *message =
+        gst_bus_timed_pop_filtered (bus, TEST_TIMEOUT, GST_MESSAGE_ELEMENT | GST_MESSAGE_ERROR);
+
+    g_assert_nonnull (message);
+    if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_ERROR) {
+      GError *error = NULL;
+
+      gst_message_parse_error (message, &error, NULL);
+      g_assert_no_error (error);
+    }
+    if (gst_message_has_name (message, name))
+      return message;
+    gst_message_unref (message);
+  }
+}
+
+/* Takes @message. */
+void
+test_assert_error (GstMessage *message, GQuark domain, int code, const char *part_of_text)
+{
+  GError *error = NULL;
+
+  if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_WARNING)
+    gst_message_parse_warning (message, &error, NULL);
+  else
+    gst_message_parse_error (message, &error, NULL);
+  g_test_message ("%s", error->message);
+  g_assert_error (error, domain, code);
+  if (strstr (error->message, part_of_text) == NULL)
+    g_error ("“%s” is not in “%s”", part_of_text, error->message);
+  g_error_free (error);
+  gst_message_unref (message);
+}
+
+gboolean
+test_chain_wait_eos (Chain *chain)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  while (g_get_monotonic_time () < until) {
+    GstEvent *event = gst_harness_pull_event (chain->harness);
+    gboolean eos = event != NULL && GST_EVENT_TYPE (event) == GST_EVENT_EOS;
+
+    gst_clear_event (&event);
+    if (eos)
+      return TRUE;
+  }
+  return FALSE;
+}
+
+char *
+test_chain_pull_text (Chain *chain, guint *n_buffers)
+{
+  GString *text = g_string_new (NULL);
+  guint n = 0;
+  GstBuffer *buffer;
+
+  g_assert_true (test_chain_wait_eos (chain));
+  while ((buffer = gst_harness_try_pull (chain->harness)) != NULL) {
+    GstMapInfo map;
+
+    g_assert_true (gst_buffer_map (buffer, &map, GST_MAP_READ));
+    g_assert_true (g_utf8_validate ((const char *) map.data, map.size, NULL));
+    g_assert_cmpuint (GST_BUFFER_OFFSET (buffer), ==, text->len);
+    g_string_append_len (text, (const char *) map.data, map.size);
+    gst_buffer_unmap (buffer, &map);
+    gst_buffer_unref (buffer);
+    n++;
+  }
+  if (n_buffers != NULL)
+    *n_buffers = n;
+  return g_string_free (text, FALSE);
+}
+
+void
+test_assert_same_answer (const char *streamed, const char *told)
+{
+  /* A random model may say NUL, which ends what is told. */
+  if (!g_str_has_prefix (streamed, told))
+    g_assert_cmpstr (streamed, ==, told);
+}
+
+GstElement *
+test_pipeline (const char *description)
+{
+  char *line = with_model (description);
+  GError *error = NULL;
+  GstElement *pipeline;
+
+  alarm (WATCHDOG);
+  pipeline = gst_parse_launch_full (line, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
+  g_assert_no_error (error);
+  g_free (line);
+  return gst_object_ref_sink (pipeline);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gst/check/gstharness.h>
+#include <gst/gst.h>
+
+#include "lychee-kv-memory.h"
+#include "lychee-meta.h"
+#include "lychee-session.h"
+
+G_BEGIN_DECLS
+
+/* What the tests of the elements share. They load the plugin as an application does, so they find
+ * its metas by name. */
+
+/* Runs the tests that @add adds, with two tiny models at hand. */
+int test_main (int argc, char **argv, void (*add) (void));
+
+/* Paths of the models (transfer none). The other one has another id. */
+const char *test_model (void);
+const char *test_other_model (void);
+const char *test_dir (void);
+/* The first model, for comparison (transfer none). */
+LycheeModel *test_get_model (void);
+
+/* Writes @contents to a file in the tests' folder (transfer full). */
+char *test_write_file (const char *name, const char *contents);
+/* A SubRip file of @n cues, a second each (transfer full). */
+char *test_srt (guint n);
+
+LycheeTextMeta *test_text_meta (GstBuffer *buffer);
+LycheeChunkMeta *test_chunk_meta (GstBuffer *buffer);
+LycheeKVMeta *test_kv_meta (GstBuffer *buffer);
+
+/* Elements without a pipeline, with a bus of their own. */
+typedef struct {
+  GstHarness *harness;
+  GstBus *bus;
+} Chain;
+
+/* A launch line, in which MODEL and OTHER are the models and DIR the folder of the tests. */
+void test_chain_init (Chain *chain, const char *description, const char *caps);
+void test_chain_clear (Chain *chain);
+/* The elements as they are, before any event. */
+void test_chain_init_without_caps (Chain *chain, const char *description);
+GstElement *test_chain_get (Chain *chain, const char *name);
+
+GstBuffer *test_text_buffer (
+    const char *text, gssize length, GstClockTime pts, GstClockTime duration);
+/* Pushes a cue that takes a second. */
+GstFlowReturn test_chain_say (Chain *chain, const char *text, guint second);
+void test_chain_say_much (Chain *chain, guint first, guint n);
+void test_chain_flush (Chain *chain);
+void test_chain_segment (Chain *chain, GstClockTime start);
+
+/* They wait, with a limit, for a message. (transfer full) */
+GstMessage *test_wait_error (GstBus *bus);
+GstMessage *test_wait_element (GstBus *bus, const char *name);
+GstMessage *test_pop (GstBus *bus, GstMessageType types);
+void test_assert_error (GstMessage *message, GQuark domain, int code, const char *part_of_text);
+
+/* Pulls buffers until end of stream and returns their text. (transfer full) */
+char *test_chain_pull_text (Chain *chain, guint *n_buffers);
+gboolean test_chain_wait_eos (Chain *chain);
+/* What went downstream is what was told of it. */
+void test_assert_same_answer (const char *streamed, const char *told);
+
+GstElement *test_pipeline (const char *description);
+
+#define TEST_TEXT_CAPS "text/x-raw, format=(string)utf8"
+#define TEST_TIMEOUT (60 * GST_SECOND)
+
+G_END_DECLS

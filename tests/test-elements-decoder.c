@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* lycheedecoder: the answer is the library's, it comes from a thread of its own, and whatever
+ * happens in the middle of it ends it within a token. */
+
+#include "test-elements-common.h"
+
+#include <string.h>
+
+#define READ                                                                                       \
+  "lycheetokenizer model=MODEL ! lycheechunker ! lycheeindexer name=i model=MODEL "                \
+  "system-prompt=\"\" "
+#define CHAIN READ "! lycheedecoder name=d model=MODEL prompt=\"What is said?\" "
+/* So long that nothing of it is ever over by itself. */
+#define ENDLESS CHAIN "max-tokens=0 "
+
+static void
+read_and_ask (Chain *chain, guint first, guint n)
+{
+  test_chain_say_much (chain, first, n);
+  g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_eos ()));
+}
+
+static guint
+get_uint (GstMessage *message, const char *name)
+{
+  guint value = 0;
+
+  g_assert_true (gst_structure_get_uint (gst_message_get_structure (message), name, &value));
+  return value;
+}
+
+static const char *
+get_string (GstMessage *message, const char *name)
+{
+  return gst_structure_get_string (gst_message_get_structure (message), name);
+}
+
+static gboolean
+get_truncated (GstMessage *message)
+{
+  gboolean value = FALSE;
+
+  g_assert_true (
+      gst_structure_get_boolean (gst_message_get_structure (message), "truncated", &value));
+  return value;
+}
+
+/* What a session of our own answers to the chunks that @chain's transcript has. */
+static char *
+own_answer (guint first, guint n, const char *question, LycheeSampler *sampler, guint max_tokens)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeSession *session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", test_get_model (), "system-prompt", "", NULL);
+  LycheeAnswer *answer;
+  GstBuffer *buffer;
+  Chain chain;
+  char *text;
+
+  test_chain_init (&chain, "lycheetokenizer model=MODEL ! lycheechunker", TEST_TEXT_CAPS);
+  read_and_ask (&chain, first, n);
+  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+    g_assert_true (lychee_session_append (session, test_chunk_meta (buffer)->chunk, NULL, &error));
+    gst_buffer_unref (buffer);
+  }
+  test_chain_clear (&chain);
+  answer = lychee_session_ask (session, question, sampler, max_tokens, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  text = g_strdup (answer->text);
+  lychee_answer_unref (answer);
+  g_object_unref (session);
+  return text;
+}
+
+static void
+test_answer (void)
+{
+  Chain chain;
+  GstMessage *message;
+  GstElement *decoder;
+  GstStructure *stats = NULL;
+  char *text, *expected;
+  double seconds = 0, to_first = 0;
+  guint n, answers = 0;
+
+  test_chain_init (&chain, CHAIN "max-tokens=30", TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 10);
+  g_assert_null (gst_harness_try_pull (chain.harness));
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  text = test_chain_pull_text (&chain, &n);
+  message = test_wait_element (chain.bus, "lychee-answer");
+
+  expected = own_answer (0, 10, "What is said?", NULL, 30);
+  test_assert_same_answer (text, expected);
+  g_assert_cmpuint (n, >, 1);
+  test_assert_same_answer (text, get_string (message, "text"));
+  g_assert_cmpstr (get_string (message, "prompt"), ==, "What is said?");
+  g_assert_cmpstr (get_string (message, "finish"), ==, "length");
+  g_assert_cmpuint (get_uint (message, "answer-tokens"), ==, 30);
+  g_assert_cmpuint (get_uint (message, "prompt-tokens"), >, 0);
+  g_assert_cmpuint (get_uint (message, "transcript-tokens"), >, 100);
+  g_assert_false (get_truncated (message));
+  g_assert_true (gst_structure_get (gst_message_get_structure (message), "seconds", G_TYPE_DOUBLE,
+      &seconds, "seconds-to-first", G_TYPE_DOUBLE, &to_first, NULL));
+  g_assert_cmpfloat (to_first, >, 0);
+  g_assert_cmpfloat (seconds, >=, to_first);
+
+  decoder = test_chain_get (&chain, "d");
+  g_object_get (decoder, "stats", &stats, NULL);
+  g_assert_true (gst_structure_get_uint (stats, "answers", &answers));
+  g_assert_cmpuint (answers, ==, 1);
+  g_assert_true (gst_structure_get_uint (stats, "answer-tokens", &answers));
+  g_assert_cmpuint (answers, ==, 30);
+  gst_structure_free (stats);
+  gst_object_unref (decoder);
+
+  gst_message_unref (message);
+  g_free (text);
+  g_free (expected);
+  test_chain_clear (&chain);
+}
+
+/* Stream start, caps and segment come first; the answer has the time of the transcript's end. */
+static void
+test_stream (void)
+{
+  static const GstEventType types[] = { GST_EVENT_STREAM_START, GST_EVENT_CAPS, GST_EVENT_SEGMENT };
+  const GstSegment *segment;
+  Chain chain;
+  GstBuffer *buffer;
+  GstEvent *event;
+  GstCaps *caps, *expected;
+
+  test_chain_init (&chain, CHAIN "max-tokens=5", TEST_TEXT_CAPS);
+  read_and_ask (&chain, 7, 5);
+  for (guint i = 0; i < G_N_ELEMENTS (types); i++) {
+    event = gst_harness_pull_event (chain.harness);
+    g_assert_nonnull (event);
+    g_assert_cmpint (GST_EVENT_TYPE (event), ==, types[i]);
+    if (types[i] == GST_EVENT_CAPS) {
+      gst_event_parse_caps (event, &caps);
+      expected = gst_caps_from_string (TEST_TEXT_CAPS);
+      g_assert_true (gst_caps_is_equal (caps, expected));
+      gst_caps_unref (expected);
+    } else if (types[i] == GST_EVENT_SEGMENT) {
+      gst_event_parse_segment (event, &segment);
+      g_assert_cmpint (segment->format, ==, GST_FORMAT_TIME);
+      g_assert_cmpuint (segment->stop, ==, GST_CLOCK_TIME_NONE);
+    }
+    gst_event_unref (event);
+  }
+  buffer = gst_harness_pull (chain.harness);
+  g_assert_nonnull (buffer);
+  g_assert_cmpuint (GST_BUFFER_PTS (buffer), ==, 12 * GST_SECOND);
+  g_assert_true (GST_BUFFER_FLAG_IS_SET (buffer, GST_BUFFER_FLAG_DISCONT));
+  gst_buffer_unref (buffer);
+  g_assert_true (test_chain_wait_eos (&chain));
+  test_chain_clear (&chain);
+}
+
+/* The properties reach the sampler: the answer is that of a sampler with the same settings. */
+static void
+test_sampling (gconstpointer data)
+{
+  char *settings = g_strdup_printf (CHAIN
+      "max-tokens=30 temperature=0.8 top-k=40 top-p=0.95 min-p=0.01 repetition-penalty=1.1 "
+      "seed=%u",
+      GPOINTER_TO_UINT (data));
+  LycheeSampler *sampler = lychee_sampler_new ();
+  char *text, *expected;
+  Chain chain;
+
+  g_object_set (sampler, "temperature", 0.8, "top-k", 40u, "top-p", 0.95, "min-p", 0.01,
+      "repetition-penalty", 1.1, "seed", (guint64) GPOINTER_TO_UINT (data), NULL);
+  test_chain_init (&chain, settings, TEST_TEXT_CAPS);
+  read_and_ask (&chain, 0, 5);
+  text = test_chain_pull_text (&chain, NULL);
+  expected = own_answer (0, 5, "What is said?", sampler, 30);
+  test_assert_same_answer (text, expected);
+  g_free (text);
+  g_free (expected);
+  g_free (settings);
+  g_object_unref (sampler);
+  test_chain_clear (&chain);
+}
+
+/* Nothing was read: one error, and the stream ends. */
+static void
+test_empty (gconstpointer data)
+{
+  Chain chain;
+  char *text;
+
+  test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
+  if (data != NULL)
+    test_chain_say (&chain, data, 0);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  text = test_chain_pull_text (&chain, NULL);
+  g_assert_cmpstr (text, ==, "");
+  test_assert_error (test_wait_error (chain.bus), GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE,
+      "nothing to answer");
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR));
+  g_free (text);
+  test_chain_clear (&chain);
+}
+
+/* A transcript that was cut still gets its answer, which says so. */
+static void
+test_too_long (gconstpointer data)
+{
+  char *description =
+      g_strdup_printf (READ "%s ! lycheedecoder model=MODEL max-tokens=10", (const char *) data);
+  Chain chain;
+  GstMessage *message;
+  char *text;
+
+  test_chain_init (&chain, description, TEST_TEXT_CAPS);
+  read_and_ask (&chain, 0, 40);
+  text = test_chain_pull_text (&chain, NULL);
+  message = test_wait_element (chain.bus, "lychee-answer");
+  g_assert_true (get_truncated (message));
+  g_assert_cmpuint (get_uint (message, "answer-tokens"), ==, 10);
+  g_assert_cmpuint (strlen (text), >, 0);
+  g_free (text);
+  g_free (description);
+  gst_message_unref (message);
+  test_chain_clear (&chain);
+}
+
+/* A question that is longer than what is left of the context. */
+static void
+test_no_room_for_question (void)
+{
+  GString *question = g_string_new (NULL);
+  Chain chain;
+  GstElement *decoder;
+  char *text;
+
+  for (guint i = 0; i < 100; i++)
+    g_string_append (question, "Who said what? ");
+  test_chain_init (
+      &chain, READ "max-context=300 reserve=50 ! lycheedecoder name=d model=MODEL", TEST_TEXT_CAPS);
+  decoder = test_chain_get (&chain, "d");
+  g_object_set (decoder, "prompt", question->str, NULL);
+  gst_object_unref (decoder);
+  read_and_ask (&chain, 0, 40);
+  text = test_chain_pull_text (&chain, NULL);
+  g_assert_cmpstr (text, ==, "");
+  test_assert_error (test_wait_error (chain.bus), GST_RESOURCE_ERROR,
+      GST_RESOURCE_ERROR_NO_SPACE_LEFT, "There is no answer");
+  g_free (text);
+  g_string_free (question, TRUE);
+  test_chain_clear (&chain);
+}
+
+static void
+test_other_model_refused (void)
+{
+  Chain chain;
+
+  test_chain_init (&chain, READ "! lycheedecoder model=OTHER", TEST_TEXT_CAPS);
+  g_assert_cmpint (test_chain_say (&chain, "This is the first line of the talk.", 0), ==,
+      GST_FLOW_NOT_NEGOTIATED);
+  test_assert_error (
+      test_wait_error (chain.bus), GST_CORE_ERROR, GST_CORE_ERROR_NEGOTIATION, test_other_model ());
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR));
+  test_chain_clear (&chain);
+}
+
+/* In the middle of an answer.
+ *
+ * A probe holds the answering thread at a piece of the answer until what the test does has reached
+ * the pad (flush start has passed it, or it has been deactivated), and then lets it go: the answer
+ * must be over with that piece. */
+
+typedef struct {
+  guint at; /* hold at this piece, counted from 1 */
+  guint seen;
+  GMutex lock;
+  GCond reached;
+  gboolean held;
+  gulong probe;
+  GstPad *pad;
+} Hold;
+
+static GstPadProbeReturn
+on_piece (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Hold *hold = user_data;
+
+  if (++hold->seen != hold->at)
+    return GST_PAD_PROBE_OK;
+  g_mutex_lock (&hold->lock);
+  hold->held = TRUE;
+  g_cond_signal (&hold->reached);
+  g_mutex_unlock (&hold->lock);
+  while (!GST_PAD_IS_FLUSHING (pad))
+    g_thread_yield ();
+  return GST_PAD_PROBE_OK;
+}
+
+static void
+hold_at (Hold *hold, Chain *chain, guint at)
+{
+  GstElement *decoder = test_chain_get (chain, "d");
+
+  memset (hold, 0, sizeof *hold);
+  hold->at = at;
+  g_mutex_init (&hold->lock);
+  g_cond_init (&hold->reached);
+  hold->pad = gst_element_get_static_pad (decoder, "src");
+  hold->probe = gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_BUFFER, on_piece, hold, NULL);
+  gst_object_unref (decoder);
+}
+
+static void
+wait_until_held (Hold *hold)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  g_mutex_lock (&hold->lock);
+  while (!hold->held)
+    g_assert_true (g_cond_wait_until (&hold->reached, &hold->lock, until));
+  g_mutex_unlock (&hold->lock);
+}
+
+static void
+hold_clear (Hold *hold)
+{
+  gst_pad_remove_probe (hold->pad, hold->probe);
+  gst_object_unref (hold->pad);
+  g_mutex_clear (&hold->lock);
+  g_cond_clear (&hold->reached);
+}
+
+/* The answer ended at the piece where it was held: its text has no more than that, and of tokens
+ * only those that had no whole character yet. */
+static void
+assert_cancelled (Chain *chain, Hold *hold)
+{
+  GstMessage *message = test_wait_element (chain->bus, "lychee-answer");
+
+  g_assert_cmpstr (get_string (message, "finish"), ==, "cancelled");
+  g_assert_cmpuint (hold->seen, ==, hold->at);
+  g_assert_cmpuint (get_uint (message, "answer-tokens"), >=, hold->at);
+  g_assert_cmpuint (get_uint (message, "answer-tokens"), <=, 4 * hold->at + 4);
+  gst_message_unref (message);
+}
+
+static void
+pull_all (Chain *chain)
+{
+  GstBuffer *buffer;
+  GstEvent *event;
+
+  while ((buffer = gst_harness_try_pull (chain->harness)) != NULL)
+    gst_buffer_unref (buffer);
+  while ((event = gst_harness_try_pull_event (chain->harness)) != NULL) {
+    g_assert_cmpint (GST_EVENT_TYPE (event), !=, GST_EVENT_EOS);
+    gst_event_unref (event);
+  }
+}
+
+static void
+drop_all (Chain *chain)
+{
+  GstBuffer *buffer;
+  GstEvent *event;
+
+  while ((buffer = gst_harness_try_pull (chain->harness)) != NULL)
+    gst_buffer_unref (buffer);
+  while ((event = gst_harness_try_pull_event (chain->harness)) != NULL)
+    gst_event_unref (event);
+}
+
+/* A flush ends the answer, and what comes then is answered for itself. */
+static void
+test_flush (gconstpointer data)
+{
+  guint at = GPOINTER_TO_UINT (data);
+  Chain chain;
+  Hold hold;
+  GstMessage *message;
+  GstElement *decoder;
+  char *text, *expected;
+
+  test_chain_init (&chain, ENDLESS, TEST_TEXT_CAPS);
+  hold_at (&hold, &chain, at);
+  read_and_ask (&chain, 0, 10);
+  wait_until_held (&hold);
+  test_chain_flush (&chain);
+  assert_cancelled (&chain, &hold);
+  pull_all (&chain);
+
+  hold_clear (&hold);
+  decoder = test_chain_get (&chain, "d");
+  g_object_set (decoder, "max-tokens", 20, "prompt", "And now?", NULL);
+  gst_object_unref (decoder);
+  test_chain_segment (&chain, 0);
+  read_and_ask (&chain, 3, 5);
+  text = test_chain_pull_text (&chain, NULL);
+  expected = own_answer (3, 5, "And now?", NULL, 20);
+  test_assert_same_answer (text, expected);
+  message = test_wait_element (chain.bus, "lychee-answer");
+  g_assert_cmpstr (get_string (message, "finish"), ==, "length");
+  gst_message_unref (message);
+  g_free (text);
+  g_free (expected);
+  test_chain_clear (&chain);
+}
+
+/* A flush that comes before the answer has begun, or right after it was asked for: no answer of
+ * before comes after it. */
+static void
+test_flush_at_once (void)
+{
+  Chain chain;
+  char *text, *expected = own_answer (50, 5, "What is said?", NULL, 10);
+
+  test_chain_init (&chain, CHAIN "max-tokens=10", TEST_TEXT_CAPS);
+  for (guint i = 0; i < 20; i++) {
+    read_and_ask (&chain, 0, 3);
+    test_chain_flush (&chain);
+    test_chain_segment (&chain, 0);
+  }
+  /* All that is left is what came before the flushes. */
+  drop_all (&chain);
+  read_and_ask (&chain, 50, 5);
+  text = test_chain_pull_text (&chain, NULL);
+  test_assert_same_answer (text, expected);
+  g_free (expected);
+  g_free (text);
+  test_chain_clear (&chain);
+}
+
+/* To READY or NULL in the middle of the answer, and up again. */
+static void
+test_state (gconstpointer data)
+{
+  GstState to = GPOINTER_TO_INT (data);
+  Chain chain;
+  Hold hold;
+
+  test_chain_init (&chain, ENDLESS, TEST_TEXT_CAPS);
+  hold_at (&hold, &chain, 3);
+  read_and_ask (&chain, 0, 10);
+  wait_until_held (&hold);
+  g_assert_cmpint (
+      gst_element_set_state (chain.harness->element, to), ==, GST_STATE_CHANGE_SUCCESS);
+  assert_cancelled (&chain, &hold);
+  hold_clear (&hold);
+  test_chain_clear (&chain);
+}
+
+/* The elements go away in the middle of the answer. */
+static void
+test_dispose (void)
+{
+  Chain chain;
+  Hold hold;
+
+  test_chain_init (&chain, ENDLESS, TEST_TEXT_CAPS);
+  hold_at (&hold, &chain, 2);
+  read_and_ask (&chain, 0, 10);
+  wait_until_held (&hold);
+  gst_pad_remove_probe (hold.pad, hold.probe);
+  gst_object_unref (hold.pad);
+  test_chain_clear (&chain);
+  g_mutex_clear (&hold.lock);
+  g_cond_clear (&hold.reached);
+}
+
+/* A transcript that follows without a flush waits for the answer before it. */
+static void
+test_next_transcript (void)
+{
+  Chain chain;
+  GstCaps *caps = gst_caps_from_string (TEST_TEXT_CAPS);
+  char *expected;
+
+  test_chain_init (&chain, CHAIN "max-tokens=20", TEST_TEXT_CAPS);
+  for (guint i = 0; i < 3; i++) {
+    GstMessage *message;
+
+    gst_harness_push_event (
+        chain.harness, gst_event_new_stream_start (i % 2 == 0 ? "one" : "another"));
+    gst_harness_push_event (chain.harness, gst_event_new_caps (caps));
+    test_chain_segment (&chain, 0);
+    read_and_ask (&chain, 10 * i, 5);
+    if (i > 0)
+      message = test_wait_element (chain.bus, "lychee-answer");
+    else
+      continue;
+    expected = own_answer (10 * (i - 1), 5, "What is said?", NULL, 20);
+    g_assert_cmpstr (get_string (message, "text"), ==, expected);
+    gst_message_unref (message);
+    g_free (expected);
+  }
+  GstMessage *message = test_wait_element (chain.bus, "lychee-answer");
+  expected = own_answer (20, 5, "What is said?", NULL, 20);
+  g_assert_cmpstr (get_string (message, "text"), ==, expected);
+  gst_message_unref (message);
+  g_free (expected);
+  gst_caps_unref (caps);
+  test_chain_clear (&chain);
+}
+
+/* Downstream has enough, or fails. */
+static void
+test_downstream_eos (void)
+{
+  Chain chain;
+  GstMessage *message;
+  char *text;
+
+  test_chain_init (&chain, ENDLESS "! identity eos-after=3", TEST_TEXT_CAPS);
+  read_and_ask (&chain, 0, 5);
+  text = test_chain_pull_text (&chain, NULL);
+  message = test_wait_element (chain.bus, "lychee-answer");
+  g_assert_cmpstr (get_string (message, "finish"), ==, "cancelled");
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR));
+  gst_message_unref (message);
+  g_free (text);
+  test_chain_clear (&chain);
+}
+
+static void
+test_downstream_error (void)
+{
+  Chain chain;
+  GstMessage *message;
+  gboolean ours = FALSE;
+
+  test_chain_init (&chain, ENDLESS "! identity error-after=3", TEST_TEXT_CAPS);
+  read_and_ask (&chain, 0, 5);
+  g_assert_true (test_chain_wait_eos (&chain));
+  while (!ours) {
+    message = test_wait_error (chain.bus);
+    ours = g_str_equal (GST_OBJECT_NAME (GST_MESSAGE_SRC (message)), "d");
+    if (ours)
+      test_assert_error (message, GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED, "");
+    else
+      gst_message_unref (message);
+  }
+  test_chain_clear (&chain);
+}
+
+/* Keys and values from elsewhere, without the cache. */
+static void
+test_without_meta (void)
+{
+  LycheeModel *model = test_get_model ();
+  char *caps = g_strdup_printf (
+      "application/x-lychee-kv(memory:LycheeKV), model=(string)%s, layers=(int)%u, "
+      "kv-heads=(int)%u, head-dim=(int)%u, type=(string)f16",
+      lychee_model_get_id (model), lychee_model_get_n_layers (model),
+      lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model));
+  Chain chain;
+
+  test_chain_init (&chain, "lycheedecoder model=MODEL", caps);
+  g_assert_cmpint (
+      gst_harness_push (chain.harness, gst_buffer_new_memdup ("abcd", 4)), ==, GST_FLOW_ERROR);
+  test_assert_error (
+      test_wait_error (chain.bus), GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT, "without the cache");
+  g_free (caps);
+  test_chain_clear (&chain);
+}
+
+static void
+add_tests (void)
+{
+  g_test_add_func ("/decoder/answer", test_answer);
+  g_test_add_func ("/decoder/stream", test_stream);
+  g_test_add_data_func ("/decoder/sampling/seed-1", GUINT_TO_POINTER (1), test_sampling);
+  g_test_add_data_func ("/decoder/sampling/seed-2", GUINT_TO_POINTER (2), test_sampling);
+  g_test_add_data_func ("/decoder/empty/no-text", NULL, test_empty);
+  g_test_add_data_func ("/decoder/empty/empty-text", "", test_empty);
+  g_test_add_data_func ("/decoder/too-long/context", "max-context=300 reserve=100", test_too_long);
+  g_test_add_func ("/decoder/no-room-for-question", test_no_room_for_question);
+  g_test_add_func ("/decoder/other-model", test_other_model_refused);
+  g_test_add_data_func ("/decoder/flush/first-piece", GUINT_TO_POINTER (1), test_flush);
+  g_test_add_data_func ("/decoder/flush/fifth-piece", GUINT_TO_POINTER (5), test_flush);
+  g_test_add_func ("/decoder/flush/at-once", test_flush_at_once);
+  g_test_add_data_func ("/decoder/state/ready", GINT_TO_POINTER (GST_STATE_READY), test_state);
+  g_test_add_data_func ("/decoder/state/null", GINT_TO_POINTER (GST_STATE_NULL), test_state);
+  g_test_add_func ("/decoder/state/dispose", test_dispose);
+  g_test_add_func ("/decoder/next-transcript", test_next_transcript);
+  g_test_add_func ("/decoder/downstream/eos", test_downstream_eos);
+  g_test_add_func ("/decoder/downstream/error", test_downstream_error);
+  g_test_add_func ("/decoder/without-meta", test_without_meta);
+}
+
+int
+main (int argc, char **argv)
+{
+  return test_main (argc, argv, add_tests);
+}
