@@ -420,6 +420,7 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
     .budget = a->options.budget > certain ? a->options.budget - certain : 0,
     .beam = a->options.beam,
     .rest = a->options.rest,
+    .logits = TRUE,
   };
   lychee_index_search (index, &b.rows, &query, j->selection);
   stats->nodes_scored += j->selection->nodes_scored;
@@ -456,9 +457,10 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
           MIN (GATHER_KEYS, found->n_rows - from), &state);
     stats->ns_read += now (a) - begun;
   } else {
-    if (found->n_rest > 0)
-      a->kernels->attend_groups (
-          &b.queries, found->rest_k, found->rest_v, found->rest_log_n, found->n_rest, &state);
+    LycheeIndexQuery query = { .n_queries = b.queries.n_queries, .q = b.queries.q, .logits = TRUE };
+
+    lychee_index_attend_rest (
+        lychee_cache_get_index (a->cache, layer, b.head), &query, found, &state);
     stats->ns_rest += now (a) - begun;
   }
 }
