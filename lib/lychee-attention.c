@@ -442,6 +442,7 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
     .budget = a->options.budget > certain ? a->options.budget - certain : 0,
     .beam = a->options.beam,
     .rest = a->options.rest,
+    .logits = TRUE,
   };
   /* ggml may use the queries' memory again before the audit. */
   if (layer == a->audit_layer)
@@ -481,9 +482,10 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
           MIN (GATHER_KEYS, found->n_rows - from), &state);
     stats->ns_read += now (a) - begun;
   } else {
-    if (found->n_rest > 0)
-      a->kernels->attend_groups (
-          &b.queries, found->rest_k, found->rest_v, found->rest_log_n, found->n_rest, &state);
+    LycheeIndexQuery query = { .n_queries = b.queries.n_queries, .q = b.queries.q, .logits = TRUE };
+
+    lychee_index_attend_rest (
+        lychee_cache_get_index (a->cache, layer, b.head), &query, found, &state);
     stats->ns_rest += now (a) - begun;
   }
 }
