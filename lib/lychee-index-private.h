@@ -70,8 +70,8 @@ struct _LycheeIndex {
   gsize bytes;
   guint64 n_made; /* coarse nodes ever made: what staggers their limits */
   guint64 splits, rebuilds, rows_rebuilt;
-  LycheeBranch *root; /* NULL: empty */
-  LycheeChunkIndex *chunks;
+  LycheeBranch *root;       /* NULL: empty */
+  LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
 };
 
 /* What a parent keeps of a child. */
@@ -264,6 +264,28 @@ LycheeBranch *lychee_branch_copy (const LycheeIndex *index, const LycheeBranch *
 void lychee_branch_free (LycheeBranch *branch);
 gsize lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch);
 void lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats);
+
+/* lychee-index-chunks.c: the other granularity */
+LycheeChunkIndex *lychee_chunks_new (void);
+LycheeChunkIndex *lychee_chunks_copy (const LycheeIndex *index);
+void lychee_chunks_free (LycheeChunkIndex *chunks);
+gsize lychee_chunks_get_bytes (const LycheeIndex *index);
+void lychee_chunks_get_stats (const LycheeIndex *index, LycheeIndexStats *stats);
+void lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
+void lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+/* Into selection->rows, which has room for the budget. */
+void lychee_chunks_search (
+    const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);
+
+typedef struct {
+  guint unit, cluster;
+  guint32 first; /* rows */
+  guint n;
+  const float *unit_center, *center;
+  float unit_radius, radius;
+} LycheeChunksItem;
+typedef void (*LycheeChunksFunc) (const LycheeChunksItem *item, gpointer data);
+void lychee_chunks_foreach (const LycheeIndex *index, LycheeChunksFunc func, gpointer data);
 
 /* lychee-index-search.c */
 void lychee_tree_search (

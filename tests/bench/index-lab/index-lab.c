@@ -226,7 +226,7 @@ main (int argc, char **argv)
           longest = MAX (longest, t);
           n_appends++;
         }
-        if (fresh)
+        if (fresh && !index->chunks)
           lychee_tree_rebuild (index, &rows);
         bytes += lychee_index_get_bytes (index);
         lychee_index_get_stats (index, &stats);
