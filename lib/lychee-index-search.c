@@ -6,7 +6,10 @@
 #include <math.h>
 #include <string.h>
 
-#define DEFAULT_BEAM 4
+/* By default nodes are opened until they hold so many rows, of which there is not much to gain
+ * beyond: for small budgets that is more, and costs little. */
+#define OPEN_ROWS 1024
+#define OPEN_BEAM 4
 
 /* Memory that grows to what searches need and is used again. */
 typedef struct {
@@ -513,7 +516,8 @@ lychee_tree_search (
   guint total = index->end - index->begin, n_coarse, n_opened = 0, n_chosen;
   LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale,
     query->q };
-  float beam = query->beam > 0 ? query->beam : DEFAULT_BEAM;
+  double open = query->beam > 0 ? (double) query->beam * query->budget
+                                : OPEN_ROWS + (double) OPEN_BEAM * query->budget;
 
   selection->n_rows = selection->n_rest = 0;
   selection->nodes_scored = selection->rows_estimated = 0;
@@ -533,8 +537,8 @@ lychee_tree_search (
   need (&scratch->places, n_coarse, sizeof (NodePlace));
   score_coarse (index, index->root, &queries, 0, scratch);
   if (query->budget > 0) {
-    n_opened = rank (
-        index, scratch, scratch->z.data, n_coarse, scratch->weight.data, beam * query->budget);
+    n_opened = rank (index, scratch, scratch->z.data, n_coarse, scratch->weight.data,
+        (guint64) ceil (MIN (open, total)));
     open_nodes (index, scratch, &queries, n_opened);
     n_chosen = rank (index, scratch, scratch->leaf_z.data, scratch->n_leaves, scratch->weight.data,
         query->budget);

@@ -29,8 +29,9 @@ lychee_model_slot_install_property (GObjectClass *klass, guint property_id)
   g_object_class_install_property (klass, property_id,
       g_param_spec_string ("model", "Model",
           "Path of the model, a GGUF file. Elements of a pipeline that name the same file share "
-          "one copy of it. Unset: the model of the other elements of the pipeline, else the file "
-          "that the environment variable LYCHEE_MODEL names, else the default model",
+          "one copy of it. Unset: the model of the elements before and after this one, else the "
+          "pipeline's, else the file that the environment variable LYCHEE_MODEL names, else the "
+          "default model",
           NULL, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
 }
 

@@ -62,6 +62,8 @@ void test_assert_error (GstMessage *message, GQuark domain, int code, const char
 /* Pulls buffers until end of stream and returns their text. (transfer full) */
 char *test_chain_pull_text (Chain *chain, guint *n_buffers);
 gboolean test_chain_wait_eos (Chain *chain);
+/* What went downstream is what was told of it. */
+void test_assert_same_answer (const char *streamed, const char *told);
 
 GstElement *test_pipeline (const char *description);
 

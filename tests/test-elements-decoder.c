@@ -92,9 +92,9 @@ test_answer (void)
   message = test_wait_element (chain.bus, "lychee-answer");
 
   expected = own_answer (0, 10, "What is said?", NULL, 30);
-  g_assert_cmpstr (text, ==, expected);
+  test_assert_same_answer (text, expected);
   g_assert_cmpuint (n, >, 1);
-  g_assert_cmpstr (get_string (message, "text"), ==, text);
+  test_assert_same_answer (text, get_string (message, "text"));
   g_assert_cmpstr (get_string (message, "prompt"), ==, "What is said?");
   g_assert_cmpstr (get_string (message, "finish"), ==, "length");
   g_assert_cmpuint (get_uint (message, "answer-tokens"), ==, 30);
@@ -177,7 +177,7 @@ test_sampling (gconstpointer data)
   read_and_ask (&chain, 0, 5);
   text = test_chain_pull_text (&chain, NULL);
   expected = own_answer (0, 5, "What is said?", sampler, 30);
-  g_assert_cmpstr (text, ==, expected);
+  test_assert_same_answer (text, expected);
   g_free (text);
   g_free (expected);
   g_free (settings);
@@ -401,7 +401,7 @@ test_flush (gconstpointer data)
   read_and_ask (&chain, 3, 5);
   text = test_chain_pull_text (&chain, NULL);
   expected = own_answer (3, 5, "And now?", NULL, 20);
-  g_assert_cmpstr (text, ==, expected);
+  test_assert_same_answer (text, expected);
   message = test_wait_element (chain.bus, "lychee-answer");
   g_assert_cmpstr (get_string (message, "finish"), ==, "length");
   gst_message_unref (message);
@@ -428,7 +428,7 @@ test_flush_at_once (void)
   drop_all (&chain);
   read_and_ask (&chain, 50, 5);
   text = test_chain_pull_text (&chain, NULL);
-  g_assert_cmpstr (text, ==, expected);
+  test_assert_same_answer (text, expected);
   g_free (expected);
   g_free (text);
   test_chain_clear (&chain);

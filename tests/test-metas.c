@@ -358,6 +358,9 @@ test_allocator_alloc (void)
 int
 main (int argc, char **argv)
 {
+  /* The plugin must not be loaded beside what is linked here: its types would be there twice. */
+  g_setenv ("GST_PLUGIN_PATH", "", TRUE);
+  g_setenv ("GST_PLUGIN_SYSTEM_PATH", "", TRUE);
   gst_init (&argc, &argv);
   g_test_init (&argc, &argv, NULL);
 
