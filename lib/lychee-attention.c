@@ -237,6 +237,7 @@ void
 lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
   guint n_keys, n_queries = n_tokens * a->n_layers * a->n_kv_heads;
+  gboolean asked = a->func && n_tokens == 1; /* a unit is a whole job */
   gsize need;
 
   a->cache = cache;
@@ -247,7 +248,8 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   n_keys = a->first + n_tokens;
   plan_upkeep (a);
   a->audit_layer = a->n_layers;
-  a->sparse = a->options.sparse && lychee_cache_get_indexing (cache) && n_keys > a->options.budget;
+  a->sparse = !asked && a->options.sparse && lychee_cache_get_indexing (cache) &&
+              n_keys > a->options.budget;
   if (a->sparse) {
     /* sinks and recent tokens; what the index finds; the rest. */
     a->n_splits = 1 + (a->options.budget + GATHER_KEYS - 1) / GATHER_KEYS + 1;
@@ -258,7 +260,7 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   } else {
     /* Many blocks are units enough; one block has to be split over its keys to occupy the threads.
      */
-    a->split_keys = a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
+    a->split_keys = asked || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
     a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
     a->counters[0].stats.dense += n_queries;
     if (a->options.sparse)

@@ -21,6 +21,7 @@ static const struct {
   { "logits", bench_logits, "the ten best ids at each position of --ids" },
   { "decode", bench_decode, "time per decoded token, by depth" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+  { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };
 
 void
