@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* 2-means over rows of keys, the way the index sorts them: deterministic, a bounded number of
  * passes, always two parts that are not too unequal. */
-#pragma GCC optimize("O3")
+#pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
 #include <string.h>
@@ -165,10 +165,10 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
     for (guint i = 0; i < n; i++) {
       guint8 side = sorter->dot[i] > limit;
 
-      changes += side != sorter->side[i];
+      changes += side ^ sorter->side[i];
       sorter->side[i] = side;
-      if (side)
-        right[n_right++] = sorter->key[at + i];
+      right[n_right] = sorter->key[at + i];
+      n_right += side;
     }
     if (n_right == 0 || n_right == n || !changes)
       break;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Coarse nodes: packed in one block to be searched and shared, open to be changed; and the codes
  * that mean keys and values are kept in. */
-#pragma GCC optimize("O3")
+#pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
 #include <math.h>

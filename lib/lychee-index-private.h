@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <string.h>
+
 #include "lychee-cpu-kernels.h"
 #include "lychee-index.h"
 
@@ -56,6 +58,9 @@ struct _LycheeBranch {
   gpointer block;     /* where these arrays lie */
 };
 
+/* ln of 0 .. 255, rows of a leaf; filled by the first lychee_index_new (). */
+extern float lychee_log_counts[256];
+
 typedef struct _LycheeChunkIndex LycheeChunkIndex;
 
 struct _LycheeIndex {
@@ -65,8 +70,8 @@ struct _LycheeIndex {
   gsize bytes;
   guint64 n_made; /* coarse nodes ever made: what staggers their limits */
   guint64 splits, rebuilds, rows_rebuilt;
-  LycheeBranch *root; /* NULL: empty */
-  LycheeChunkIndex *chunks;
+  LycheeBranch *root;       /* NULL: empty */
+  LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
 };
 
 /* What a parent keeps of a child. */
@@ -111,43 +116,87 @@ lychee_rows_key (const LycheeRows *rows, guint head_dim, guint32 row)
          (gsize) (row & ((1u << rows->page_shift) - 1)) * head_dim;
 }
 
-/* Sums and maxima in eight lanes, which compilers turn into vectors; @n is a multiple of 8. */
+/* Sums and maxima in eight lanes, whatever vectors there are; @n is a multiple of 8. */
+typedef float LycheeLanes __attribute__ ((vector_size (32), aligned (4), may_alias));
+typedef gint32 LycheeBits __attribute__ ((vector_size (32), aligned (4), may_alias));
+
+static inline float
+lychee_sum_lanes (const LycheeLanes *sums)
+{
+  const float *s = (const float *) sums;
+
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
 static inline float
 lychee_square (const float *x, guint n)
 {
-  float sums[8] = { 0 };
+  LycheeLanes sums = { 0 };
 
-  for (guint i = 0; i < n; i += 8)
-    for (guint j = 0; j < 8; j++)
-      sums[j] += x[i + j] * x[i + j];
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+  for (guint i = 0; i < n; i += 8) {
+    LycheeLanes a = *(const LycheeLanes *) (x + i);
+
+    sums += a * a;
+  }
+  return lychee_sum_lanes (&sums);
 }
 
 static inline float
 lychee_distance (const float *x, const float *y, guint n)
 {
-  float sums[8] = { 0 };
+  LycheeLanes sums = { 0 };
 
-  for (guint i = 0; i < n; i += 8)
-    for (guint j = 0; j < 8; j++)
-      sums[j] += (x[i + j] - y[i + j]) * (x[i + j] - y[i + j]);
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+  for (guint i = 0; i < n; i += 8) {
+    LycheeLanes a = *(const LycheeLanes *) (x + i) - *(const LycheeLanes *) (y + i);
+
+    sums += a * a;
+  }
+  return lychee_sum_lanes (&sums);
 }
 
+/* The largest size of a number in @x: floats without their signs are in the order of their bits. */
 static inline float
 lychee_largest (const float *x, guint n)
 {
-  float most[8] = { 0 }, largest = 0;
+  LycheeBits most = { 0 };
+  gint32 largest = 0;
+  float size;
 
-  for (guint i = 0; i < n; i += 8)
-    for (guint j = 0; j < 8; j++) {
-      float size = x[i + j] < 0 ? -x[i + j] : x[i + j];
+  for (guint i = 0; i < n; i += 8) {
+    LycheeBits bits = *(const LycheeBits *) (x + i) & 0x7fffffff, larger = bits > most;
 
-      most[j] = size > most[j] ? size : most[j];
-    }
+    most = (bits & larger) | (most & ~larger);
+  }
   for (guint j = 0; j < 8; j++)
-    largest = most[j] > largest ? most[j] : largest;
-  return largest;
+    largest = MAX (largest, most[j]);
+  memcpy (&size, &largest, sizeof size);
+  return size;
+}
+
+/* The first of the largest of @n numbers (any n > 0). */
+static inline guint
+lychee_find_largest (const float *x, guint n)
+{
+  float most = x[0];
+  guint i = 0;
+
+  if (n >= 8) {
+    LycheeLanes lanes = *(const LycheeLanes *) x;
+
+    for (i = 8; i + 8 <= n; i += 8) {
+      LycheeBits larger = *(const LycheeLanes *) (x + i) > lanes;
+
+      lanes =
+          (LycheeLanes) ((*(const LycheeBits *) (x + i) & larger) | ((LycheeBits) lanes & ~larger));
+    }
+    for (guint j = 0; j < 8; j++)
+      most = lanes[j] > most ? lanes[j] : most;
+  }
+  for (; i < n; i++)
+    most = x[i] > most ? x[i] : most;
+  for (i = 0; i < n - 1 && x[i] < most; i++)
+    ;
+  return i;
 }
 
 /* To the nearest whole number, for |x| below 2^22. */
@@ -216,8 +265,32 @@ void lychee_branch_free (LycheeBranch *branch);
 gsize lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch);
 void lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats);
 
+/* lychee-index-chunks.c: the other granularity */
+LycheeChunkIndex *lychee_chunks_new (void);
+LycheeChunkIndex *lychee_chunks_copy (const LycheeIndex *index);
+void lychee_chunks_free (LycheeChunkIndex *chunks);
+gsize lychee_chunks_get_bytes (const LycheeIndex *index);
+void lychee_chunks_get_stats (const LycheeIndex *index, LycheeIndexStats *stats);
+void lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
+void lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+/* Into selection->rows, which has room for the budget. */
+void lychee_chunks_search (
+    const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);
+
+typedef struct {
+  guint unit, cluster;
+  guint32 first; /* rows */
+  guint n;
+  const float *unit_center, *center;
+  float unit_radius, radius;
+} LycheeChunksItem;
+typedef void (*LycheeChunksFunc) (const LycheeChunksItem *item, gpointer data);
+void lychee_chunks_foreach (const LycheeIndex *index, LycheeChunksFunc func, gpointer data);
+
 /* lychee-index-search.c */
 void lychee_tree_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);
+void lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
+    const LycheeSelection *selection, LycheeSoftmax *softmax);
 
 G_END_DECLS

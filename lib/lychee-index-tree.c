@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The tree of an index with granularity token: descent, append, split, truncate. */
-#pragma GCC optimize("O3")
+#pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
 #include <math.h>
 #include <string.h>
 
 #define LEAST_LEAF 8   /* a leaf that splits gives at least an eighth of its rows, */
-#define LEAST_NODE 8   /* a coarse node likewise, */
+#define LEAST_NODE 16  /* a coarse node a sixteenth, */
 #define LEAST_BRANCH 4 /* a branch a quarter of its children */
 #define DESCENT_BEAM 2 /* branches that a descent keeps */
 #define BULK 1024      /* this many rows, if they at least double the index, are built at once */
@@ -366,7 +366,7 @@ next_limit (LycheeIndex *index)
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   x ^= x >> 31;
-  return index->params.coarse_capacity - (guint) (x % (index->params.coarse_capacity / 4 + 1));
+  return index->params.coarse_capacity - (guint) (x % (index->params.coarse_capacity / 8 + 1));
 }
 
 static void
@@ -766,20 +766,15 @@ descend (const LycheeIndex *index, const float *x, guint n, Place *found)
         index->kernels->score_leaves (
             &queries, branch->code, branch->scale, branch->minus_half, branch->n, near, most);
         for (guint q = 0; q < queries.n_queries; q++) {
-          const float *row = near + (gsize) q * most;
-          Place places[DESCENT_BEAM] = { { branch, 0, row[0] }, { branch, 0, -INFINITY } };
+          float *row = near + (gsize) q * most;
 
-          /* as many as the beam keeps: two */
-          for (guint c = 1; c < branch->n; c++)
-            if (row[c] > places[1].nearness) {
-              places[1] = (Place){ branch, c, row[c] };
-              if (row[c] > places[0].nearness) {
-                places[1] = places[0];
-                places[0] = (Place){ branch, c, row[c] };
-              }
-            }
-          for (guint b = 0; b < MIN (keep, branch->n); b++)
-            keep_place (next[token[q]], &n_next[token[q]], keep, &places[b]);
+          for (guint b = 0; b < MIN (keep, branch->n); b++) {
+            guint c = lychee_find_largest (row, branch->n);
+            Place place = { branch, c, row[c] };
+
+            keep_place (next[token[q]], &n_next[token[q]], keep, &place);
+            row[c] = -INFINITY;
+          }
         }
       }
     for (guint i = 0; i < n; i++) {

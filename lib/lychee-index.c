@@ -6,6 +6,20 @@
 
 G_DEFINE_QUARK (lychee - index - error - quark, lychee_index_error)
 
+float lychee_log_counts[256];
+
+static void
+fill_log_counts (void)
+{
+  static gsize filled;
+
+  if (g_once_init_enter (&filled)) {
+    for (guint i = 0; i < G_N_ELEMENTS (lychee_log_counts); i++)
+      lychee_log_counts[i] = logf ((float) i);
+    g_once_init_leave (&filled, 1);
+  }
+}
+
 LycheeIndex *
 lychee_index_new (const LycheeIndexParams *params)
 {
@@ -16,6 +30,7 @@ lychee_index_new (const LycheeIndexParams *params)
   g_return_val_if_fail (params->leaf_capacity <= 255, NULL);
   g_return_val_if_fail (params->coarse_capacity <= 16384, NULL);
 
+  fill_log_counts ();
   index = g_new0 (LycheeIndex, 1);
   index->params = *params;
   /* Twice the head size doubles what a mean costs beside the cache no more than itself; only the
@@ -28,6 +43,8 @@ lychee_index_new (const LycheeIndexParams *params)
       MAX (index->params.coarse_capacity, MAX (8, index->params.leaf_capacity));
   index->kernels = lychee_cpu_kernels_get ();
   index->bytes = sizeof *index;
+  if (index->params.granularity == LYCHEE_GRANULARITY_CHUNK)
+    index->chunks = lychee_chunks_new ();
   return index;
 }
 
@@ -40,6 +57,8 @@ lychee_index_copy (const LycheeIndex *index)
   copy = g_memdup2 (index, sizeof *index);
   if (index->root)
     copy->root = lychee_branch_copy (index, index->root);
+  if (index->chunks)
+    copy->chunks = lychee_chunks_copy (index);
   return copy;
 }
 
@@ -49,6 +68,7 @@ lychee_index_free (LycheeIndex *index)
   if (!index)
     return;
   lychee_branch_free (index->root);
+  lychee_chunks_free (index->chunks);
   g_free (index);
 }
 
@@ -87,7 +107,10 @@ lychee_index_append (
       return FALSE;
     }
   }
-  lychee_tree_append (index, rows, first, n);
+  if (index->chunks)
+    lychee_chunks_append (index, rows, first, n);
+  else
+    lychee_tree_append (index, rows, first, n);
   if (index->begin == index->end)
     index->begin = first;
   index->end = first + n;
@@ -102,7 +125,10 @@ lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
 
   if (end >= index->end)
     return;
-  lychee_tree_truncate (index, rows, end);
+  if (index->chunks)
+    lychee_chunks_truncate (index, rows, end);
+  else
+    lychee_tree_truncate (index, rows, end);
   index->end = end;
   if (index->end <= index->begin)
     index->begin = index->end = 0;
@@ -126,7 +152,7 @@ gsize
 lychee_index_get_bytes (const LycheeIndex *index)
 {
   g_return_val_if_fail (index != NULL, 0);
-  return index->bytes;
+  return index->bytes + (index->chunks ? lychee_chunks_get_bytes (index) : 0);
 }
 
 void
@@ -138,7 +164,10 @@ lychee_index_get_stats (const LycheeIndex *index, LycheeIndexStats *stats)
   *stats = (LycheeIndexStats){
     .splits = index->splits, .rebuilds = index->rebuilds, .rows_rebuilt = index->rows_rebuilt
   };
-  lychee_tree_get_stats (index->root, stats);
+  if (index->chunks)
+    lychee_chunks_get_stats (index, stats);
+  else
+    lychee_tree_get_stats (index->root, stats);
 }
 
 void
@@ -150,4 +179,16 @@ lychee_index_search (const LycheeIndex *index, const LycheeRows *rows,
   g_return_if_fail (selection != NULL);
 
   lychee_tree_search (index, query, selection);
+}
+
+void
+lychee_index_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
+    const LycheeSelection *selection, LycheeSoftmax *softmax)
+{
+  g_return_if_fail (index != NULL);
+  g_return_if_fail (query != NULL && query->logits);
+  g_return_if_fail (selection != NULL);
+  g_return_if_fail (softmax != NULL);
+
+  lychee_tree_attend_rest (index, query, selection, softmax);
 }

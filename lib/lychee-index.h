@@ -3,6 +3,9 @@
 
 #include <glib-object.h>
 
+#include "lychee-cpu-kernels.h"
+#include "lychee-enums.h"
+
 G_BEGIN_DECLS
 
 /* A hierarchical index over the keys of one layer and KV head, lazily updated (DESIGN section 4,
@@ -20,11 +23,6 @@ typedef enum {
 } LycheeIndexError;
 
 GQuark lychee_index_error_quark (void);
-
-typedef enum {
-  LYCHEE_GRANULARITY_TOKEN, /* an item is one token */
-  LYCHEE_GRANULARITY_CHUNK, /* an item is a chunk: LycheeCluster as published */
-} LycheeGranularity;
 
 /* Where the keys and values lie: f16 rows of head_dim elements in pages of 1 << page_shift rows.
  * Row i's key: pages[i >> page_shift] + (i & mask) * head_dim; its value @value_offset elements on.
@@ -68,16 +66,18 @@ typedef struct {
   guint budget;    /* rows to read, exactly or fewer */
   float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0 = default */
   gboolean rest;   /* estimate what is not read */
+  gboolean logits; /* keep the rest for lychee_index_attend_rest () instead of expanding it: less
+                      work, and closer, since each query has its own logits */
 } LycheeIndexQuery;
 
 /* What a search found; reused from search to search, owned by the caller. */
 typedef struct {
   guint32 *rows; /* [n_rows] to read exactly, each once; order is the index's choice */
   guint n_rows;
-  float *rest_k;     /* [n_rest][head_dim] mean keys of the unread groups */
-  float *rest_v;     /* [n_rest][head_dim] their mean values */
-  float *rest_log_n; /* [n_rest] ln of their counts */
-  guint n_rest;
+  float *rest_k;      /* [n_rest][head_dim] mean keys of the unread groups */
+  float *rest_v;      /* [n_rest][head_dim] their mean values */
+  float *rest_log_n;  /* [n_rest] ln of their counts */
+  guint n_rest;       /* with @logits, the rest_ arrays are not filled */
   guint nodes_scored; /* counters of this search */
   guint rows_estimated;
   /*< private >*/
@@ -90,6 +90,11 @@ void lychee_selection_free (LycheeSelection *selection);
 /* One selection for all queries of @query. */
 void lychee_index_search (const LycheeIndex *index, const LycheeRows *rows,
     const LycheeIndexQuery *query, LycheeSelection *selection);
+
+/* Adds the rest that the search with @query (whose @logits was set) left in @selection to @softmax,
+ * the states of the same queries. The index must not have changed since. */
+void lychee_index_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
+    const LycheeSelection *selection, LycheeSoftmax *softmax);
 
 typedef struct {
   guint n_leaves, n_coarse, depth;

@@ -238,8 +238,6 @@ append_character (LycheeEncoder *encoder, gunichar c, guint n_source)
 static void
 push_sentencepiece (LycheeEncoder *encoder, gunichar c, guint n_source)
 {
-  if (c == ' ')
-    c = SPACE_MARK;
   if (encoder->word->len > 0 &&
       lychee_map_find (&encoder->vocab->neighbours, (guint64) encoder->previous << 32 | c) == NULL)
     end_text (encoder);
@@ -247,14 +245,21 @@ push_sentencepiece (LycheeEncoder *encoder, gunichar c, guint n_source)
   encoder->previous = c;
 }
 
+/* SentencePiece: what is not a control token follows, for the first time since the start or one. */
+static void
+start_text (LycheeEncoder *encoder)
+{
+  if (!encoder->started && encoder->vocab->add_space_prefix)
+    push_sentencepiece (encoder, SPACE_MARK, 0);
+  encoder->started = TRUE;
+}
+
 /* One character of plain text. */
 static void
 push_text (LycheeEncoder *encoder, gunichar c, guint n_source)
 {
   if (encoder->vocab->sentencepiece) {
-    if (!encoder->started && encoder->vocab->add_space_prefix)
-      push_sentencepiece (encoder, ' ', 0);
-    encoder->started = TRUE;
+    start_text (encoder);
     push_sentencepiece (encoder, c, n_source);
   } else {
     gsize ends[LYCHEE_PRETOKENIZER_MAX_ENDS];
@@ -276,21 +281,30 @@ matched (gpointer user_data, gint32 id, guint n_source, const LycheeUtf8Char *c)
     push_text (encoder, c->c, n_source);
     return;
   }
-  end_text (encoder);
-  encoder->started = FALSE;
+  if (lychee_vocab_is_control (encoder->vocab, (guint32) id)) {
+    end_text (encoder);
+    encoder->started = FALSE;
+  } else {
+    start_text (encoder);
+    end_text (encoder);
+  }
   emit (encoder, id, encoder->offset, n_source);
   encoder->offset += n_source;
 }
 
 static void
-push_character (LycheeEncoder *encoder, const LycheeUtf8Char *c)
+push_character (LycheeEncoder *encoder, LycheeUtf8Char c)
 {
-  if (c->broken)
-    encoder->n_replaced += c->n_source;
+  if (c.broken)
+    encoder->n_replaced += c.n_source;
+  /* Before looking for tokens, as SentencePiece does: two spaces may be one that is user-defined.
+   */
+  if (c.c == ' ' && encoder->vocab->sentencepiece)
+    c.c = SPACE_MARK;
   if (encoder->matcher != NULL)
-    lychee_matcher_push (encoder->matcher, c, matched, encoder);
+    lychee_matcher_push (encoder->matcher, &c, matched, encoder);
   else
-    push_text (encoder, c->c, c->n_source);
+    push_text (encoder, c.c, c.n_source);
 }
 
 void
@@ -305,7 +319,7 @@ lychee_encoder_push (LycheeEncoder *encoder, const char *text, gsize length, GAr
     LycheeUtf8Char characters[2];
     guint n = lychee_utf8_push (&encoder->utf8, (guint8) text[i], characters);
     for (guint j = 0; j < n; j++)
-      push_character (encoder, &characters[j]);
+      push_character (encoder, characters[j]);
   }
   encoder->tokens = NULL;
 }
@@ -320,7 +334,7 @@ lychee_encoder_finish (LycheeEncoder *encoder, GArray *tokens)
 
   encoder->tokens = tokens;
   if (lychee_utf8_finish (&encoder->utf8, &last) > 0)
-    push_character (encoder, &last);
+    push_character (encoder, last);
   if (encoder->matcher != NULL)
     lychee_matcher_finish (encoder->matcher, matched, encoder);
   end_text (encoder);

@@ -156,6 +156,12 @@ find_id (
     if (value == G_MAXUINT32)
       return TRUE;
     break;
+  case GGUF_TYPE_INT8:
+    value = (guint64) (gint64) gguf_get_val_i8 (gguf, at);
+    break;
+  case GGUF_TYPE_INT16:
+    value = (guint64) (gint64) gguf_get_val_i16 (gguf, at);
+    break;
   case GGUF_TYPE_INT32:
     value = (guint64) (gint64) gguf_get_val_i32 (gguf, at);
     break;
@@ -547,14 +553,22 @@ make_text (LycheeVocab *vocab)
 static void
 make_tries (LycheeVocab *vocab)
 {
+  g_autoptr (GString) text = g_string_new (NULL);
+
   for (guint id = 0; id < vocab->n_vocab; id++) {
-    gsize length;
-    const guint8 *spelling = lychee_strings_get (&vocab->pieces, id, &length);
     gboolean user_defined = vocab->types[id] == LYCHEE_PIECE_USER_DEFINED;
-    if (lychee_vocab_is_control (vocab, id) || user_defined)
-      lychee_trie_add (&vocab->special, spelling, length, (gint32) id);
+    if (!lychee_vocab_is_control (vocab, id) && !user_defined)
+      continue;
+    gsize length;
+    const char *spelling = (const char *) lychee_strings_get (&vocab->pieces, id, &length);
+    g_string_truncate (text, 0);
+    g_string_append_len (text, spelling, (gssize) length);
+    /* The text that is looked through has its spaces marked. */
+    if (vocab->sentencepiece)
+      g_string_replace (text, " ", SPACE_MARK, 0);
+    lychee_trie_add (&vocab->special, text->str, text->len, (gint32) id);
     if (user_defined && vocab->sentencepiece)
-      lychee_trie_add (&vocab->user_defined, spelling, length, (gint32) id);
+      lychee_trie_add (&vocab->user_defined, text->str, text->len, (gint32) id);
   }
 }
 

@@ -56,7 +56,8 @@ LYCHEE_API gint32 lychee_tokenizer_lookup (LycheeTokenizer *tokenizer, const cha
 /* Incremental encoding: pushing a text in any pieces, cut anywhere (inside a character too), and
  * finishing gives the ids of the whole text. Tokens are handed out as soon as no further text can
  * change them. Not thread safe. Offsets of the LycheeToken count bytes of all text pushed since
- * new or reset. */
+ * new or reset. A word (a run without a place to cut) that passes 1 MiB is cut there, so that
+ * memory is bounded. */
 typedef struct _LycheeEncoder LycheeEncoder;
 LYCHEE_API LycheeEncoder *lychee_encoder_new (
     LycheeTokenizer *tokenizer, LycheeTokenizerFlags flags);

@@ -53,7 +53,7 @@ close_line (Run *run)
 
 static void G_GNUC_PRINTF (3, 4) say (Run *run, const char *kind, const char *format, ...)
 {
-  va_list arguments;
+  va_list arguments; /* what is said is printed as it is, since names need not be UTF-8 */
   g_autofree char *text = NULL;
 
   va_start (arguments, format);
@@ -85,7 +85,8 @@ show_progress (Run *run, const GstStructure *progress)
   gst_structure_get (progress, "tokens", G_TYPE_UINT, &tokens, "rate", G_TYPE_DOUBLE, &rate,
       "seconds", G_TYPE_DOUBLE, &seconds, NULL);
   g_string_printf (text, "reading: %u tokens, %.0f tokens/s", tokens, rate);
-  if (run->file_size > 0 && gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
+  if (run->file_size >= 4 * BLOCK_SIZE &&
+      gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
     g_string_append_printf (
         text, ", %d %% of the file", (int) (100 * CLAMP ((double) place / run->file_size, 0, 1)));
   }
@@ -290,8 +291,10 @@ main (int argc, char **argv)
   gboolean only_print = FALSE;
   g_auto (GStrv) files = NULL;
   Run run = { .terminal = isatty (STDERR_FILENO) };
+  /* The prompt is taken as it is, like a file's name: it is UTF-8 in any locale. */
   const GOptionEntry options[] = {
-    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask (" DEFAULT_PROMPT ")", "TEXT" },
+    { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &prompt, "What to ask (" DEFAULT_PROMPT ")",
+        "TEXT" },
     { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens,
         "Longest answer, in tokens (" G_STRINGIFY (DEFAULT_MAX_TOKENS) "; 0: as fits)", "N" },
     { "print", 0, 0, G_OPTION_ARG_NONE, &only_print, "Print the pipeline and stop", NULL },
@@ -320,41 +323,42 @@ main (int argc, char **argv)
   g_option_context_add_main_entries (context, options, NULL);
   g_option_context_add_group (context, gst_init_get_option_group ());
   if (!g_option_context_parse (context, &argc, &argv, &error)) {
-    g_printerr ("lychee-summarize: error: %s\n", error->message);
+    fprintf (stderr, "lychee-summarize: error: %s\n", error->message);
     return 2;
   }
   if (files == NULL || g_strv_length (files) != 1) {
-    g_printerr ("lychee-summarize: error: name one transcript file\n");
+    fprintf (stderr, "lychee-summarize: error: name one transcript file\n");
     return 2;
   }
   if (max_tokens < 0) {
-    g_printerr ("lychee-summarize: error: --max-tokens must be 0 or more\n");
+    fprintf (stderr, "lychee-summarize: error: --max-tokens must be 0 or more\n");
     return 2;
   }
   if (prompt == NULL) {
     prompt = g_strdup (DEFAULT_PROMPT);
   }
   if (!g_utf8_validate (prompt, -1, NULL) || *prompt == '\0') {
-    g_printerr ("lychee-summarize: error: the prompt must be UTF-8 text and not empty\n");
+    fprintf (stderr, "lychee-summarize: error: the prompt must be UTF-8 text and not empty\n");
     return 2;
   }
 
   if (g_stat (files[0], &info) != 0) {
-    g_printerr ("lychee-summarize: error: %s: %s\n", files[0], g_strerror (errno));
+    fprintf (stderr, "lychee-summarize: error: %s: %s\n", files[0], g_strerror (errno));
     return 1;
   }
   if (!S_ISREG (info.st_mode)) {
-    g_printerr ("lychee-summarize: error: %s is not a file\n", files[0]);
+    fprintf (stderr, "lychee-summarize: error: %s is not a file\n", files[0]);
     return 1;
   }
   if (info.st_size == 0) {
-    g_printerr ("lychee-summarize: error: %s is empty\n", files[0]);
+    fprintf (stderr, "lychee-summarize: error: %s is empty\n", files[0]);
     return 1;
   }
   source = g_strdup (has_cues (files[0], &readable) ? "subparse subtitle-encoding=UTF-8"
                                                     : "text/x-raw,format=utf8");
   if (!readable) {
-    g_printerr ("lychee-summarize: error: %s cannot be read: %s\n", files[0], g_strerror (errno));
+    fprintf (
+        stderr, "lychee-summarize: error: %s cannot be read: %s\n", files[0], g_strerror (errno));
     return 1;
   }
   run.file_size = info.st_size;
@@ -363,9 +367,10 @@ main (int argc, char **argv)
   shell_location = quote_for_shell ("location", files[0]);
   question = quote_for_gst (prompt);
   shell_question = quote_for_shell ("prompt", prompt);
-  g_printerr ("gst-launch-1.0 -q filesrc %s ! %s \\\n"
-              "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
-              "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
+  fprintf (stderr,
+      "gst-launch-1.0 -q filesrc %s ! %s \\\n"
+      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
+      "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
       shell_location, source, shell_question, max_tokens);
   if (only_print) {
     return 0;
@@ -377,7 +382,7 @@ main (int argc, char **argv)
 
   pipeline = gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   if (pipeline == NULL) {
-    g_printerr ("lychee-summarize: error: %s%s\n", error->message,
+    fprintf (stderr, "lychee-summarize: error: %s%s\n", error->message,
         g_error_matches (error, GST_PARSE_ERROR, GST_PARSE_ERROR_NO_SUCH_ELEMENT)
             ? " (is the plugin's folder in GST_PLUGIN_PATH?)"
             : "");

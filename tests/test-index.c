@@ -1,156 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* LycheeIndex with granularity token, against a brute-force twin. */
-#include "lychee-cpu-kernels.h"
-#include "lychee-index-private.h"
-
-#include <math.h>
-#include <string.h>
-
-#define PAGE_SHIFT 5
-
-/* Rows to index, and how they are made. */
-typedef struct {
-  guint dim, n;
-  GPtrArray *pages;
-  LycheeRows rows;
-  GRand *rand;
-} Store;
-
-typedef enum {
-  KEYS_RANDOM,
-  KEYS_CLUSTERS,
-  KEYS_EQUAL,
-  KEYS_ZERO,
-  KEYS_TWO_FAR,
-  KEYS_GROWING,
-  KEYS_SORTED,
-  KEYS_OUTLIERS,
-  KEYS_HUGE,
-  KEYS_TINY,
-} Keys;
-
-static const struct {
-  const char *name;
-  Keys keys;
-} patterns[] = {
-  { "random", KEYS_RANDOM },
-  { "clusters", KEYS_CLUSTERS },
-  { "all-equal", KEYS_EQUAL },
-  { "all-zero", KEYS_ZERO },
-  { "two-far", KEYS_TWO_FAR },
-  { "growing-norms", KEYS_GROWING },
-  { "sorted", KEYS_SORTED },
-  { "outliers", KEYS_OUTLIERS },
-  { "huge", KEYS_HUGE },
-  { "tiny", KEYS_TINY },
-};
-
-static Store *
-store_new (guint dim, guint32 seed)
-{
-  Store *store = g_new0 (Store, 1);
-
-  store->dim = dim;
-  store->pages = g_ptr_array_new_with_free_func (g_free);
-  store->rand = g_rand_new_with_seed (seed);
-  store->rows = (LycheeRows){ NULL, PAGE_SHIFT, (gsize) dim << PAGE_SHIFT };
-  return store;
-}
-
-static void
-store_free (Store *store)
-{
-  g_ptr_array_unref (store->pages);
-  g_rand_free (store->rand);
-  g_free (store);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Store, store_free)
-
-static float
-gaussian (GRand *rand)
-{
-  return (
-      float) (sqrt (-2 * log (1 - g_rand_double (rand))) * cos (2 * G_PI * g_rand_double (rand)));
-}
-
-static guint16 *
-store_row (Store *store, guint row)
-{
-  while (store->pages->len <= row >> PAGE_SHIFT)
-    g_ptr_array_add (store->pages, g_new0 (guint16, (gsize) store->dim << (PAGE_SHIFT + 1)));
-  store->rows.pages = (const guint16 *const *) store->pages->pdata;
-  store->n = MAX (store->n, row + 1);
-  return (guint16 *) lychee_rows_key (&store->rows, store->dim, row);
-}
-
-static void
-store_fill (Store *store, guint first, guint n, Keys keys)
-{
-  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get_reference ();
-  g_autofree float *x = g_new (float, store->dim);
-
-  for (guint row = first; row < first + n; row++) {
-    guint16 *at = store_row (store, row);
-    GRand *cluster = NULL;
-    float scale = 1;
-
-    if (keys == KEYS_CLUSTERS)
-      cluster = g_rand_new_with_seed (1000 + g_rand_int_range (store->rand, 0, 12));
-    for (guint d = 0; d < store->dim; d++) {
-      float noise = gaussian (store->rand);
-
-      switch (keys) {
-      case KEYS_RANDOM:
-        x[d] = noise;
-        break;
-      case KEYS_CLUSTERS:
-        x[d] = 3 * gaussian (cluster) + 0.02f * noise;
-        break;
-      case KEYS_EQUAL:
-        x[d] = 0.7f - d * 0.01f;
-        break;
-      case KEYS_ZERO:
-        x[d] = 0;
-        break;
-      case KEYS_TWO_FAR:
-        x[d] = (row % 2 ? 1000 : -1000) + (row % 7 ? 0 : noise);
-        break;
-      case KEYS_GROWING:
-        x[d] = noise * expf (row * 0.004f);
-        x[d] = CLAMP (x[d], -60000, 60000);
-        break;
-      case KEYS_SORTED:
-        x[d] = d == 0 ? row * 0.25f : 0;
-        break;
-      case KEYS_OUTLIERS: /* each new one farther than all before */
-        x[d] = row % 3 == 0 ? (d == row % store->dim ? row * 5.f : 0) : 0.01f * noise;
-        break;
-      case KEYS_HUGE:
-        x[d] = g_rand_boolean (store->rand) ? 65504 : -65504;
-        break;
-      case KEYS_TINY:
-        x[d] = noise * 1e-7f;
-        break;
-      }
-      x[d] *= scale;
-    }
-    kernels->f32_to_f16 (x, at, store->dim);
-    for (guint d = 0; d < store->dim; d++)
-      x[d] = gaussian (store->rand) + (keys == KEYS_CLUSTERS ? at[0] % 13 : 0);
-    kernels->f32_to_f16 (x, at + store->rows.value_offset, store->dim);
-    if (cluster)
-      g_rand_free (cluster);
-  }
-}
-
-static void
-store_read (Store *store, guint row, gboolean value, float *x)
-{
-  lychee_cpu_kernels_get_reference ()->f16_to_f32 (
-      lychee_rows_key (&store->rows, store->dim, row) + (value ? store->rows.value_offset : 0), x,
-      store->dim);
-}
+#include "index-store.h"
 
 static LycheeIndex *
 index_new (guint dim, guint leaf, guint coarse)
@@ -542,10 +392,6 @@ twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtr
   g_array_sort (groups, by_density);
 }
 
-typedef struct {
-  double *m, *l, *o;
-} TwinSoftmax;
-
 static void
 twin_attend (const LycheeIndexQuery *query, guint dim, float scale, const float *k, const float *v,
     double log_n, double *logits, double (*out)[256], double *weight, gboolean count)
@@ -592,9 +438,10 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
   lychee_index_search (index, &store->rows, query, selection);
   check_rows_once (selection, index);
   g_assert_cmpuint (selection->n_rows, ==, MIN (query->budget, index->end - index->begin));
-  for (guint i = 0; i < selection->n_rest; i++)
+  for (guint i = 0; i < selection->n_rest && !query->logits; i++)
     n_estimated += exp (selection->rest_log_n[i]);
-  g_assert_cmpfloat (fabs (n_estimated - selection->rows_estimated), <, 1e-3 * index->end);
+  if (!query->logits)
+    g_assert_cmpfloat (fabs (n_estimated - selection->rows_estimated), <, 1e-3 * index->end);
   g_assert_cmpuint (selection->rows_estimated, ==,
       query->rest ? index->end - index->begin - selection->n_rows : 0);
 
@@ -637,13 +484,19 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
       guint n = 0;
 
       memset (k, 0, dim * sizeof *k);
-      for (guint i = 0; i < leaves->len; i++)
-        if (g_array_index (leaves, TwinGroup, i).node == node) {
-          n += left[i];
-          for (guint d = 0; d < dim; d++)
-            k[d] += left[i] * ((float *) means->pdata[i])[d];
-        }
-      if (n == 0)
+      for (guint i = 0; i < leaves->len; i++) {
+        const float *mean = means->pdata[i];
+
+        if (g_array_index (leaves, TwinGroup, i).node != node || left[i] == 0)
+          continue;
+        n += left[i];
+        for (guint d = 0; d < dim; d++)
+          k[d] += left[i] * mean[d];
+        if (query->logits && opened[node])
+          twin_attend (query, dim, index->params.scale, mean, node_values->pdata[node],
+              log (left[i]), most, out, weight, count);
+      }
+      if (n == 0 || (query->logits && opened[node]))
         continue;
       for (guint d = 0; d < dim; d++)
         k[d] = opened[node] ? k[d] / n : ((float *) node_means->pdata[node])[d];
@@ -658,8 +511,11 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
   lychee_softmax_init (&softmax, query->n_queries, dim);
   index->kernels->attend_gather (
       &queries, keys, store->rows.value_offset, selection->n_rows, &softmax);
-  index->kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
-      selection->rest_log_n, selection->n_rest, &softmax);
+  if (query->logits)
+    lychee_index_attend_rest (index, query, selection, &softmax);
+  else
+    index->kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
+        selection->rest_log_n, selection->n_rest, &softmax);
   lychee_softmax_finish (&softmax, query->n_queries, dim, result);
   for (guint h = 0; h < query->n_queries; h++)
     for (guint d = 0; d < dim; d++)
@@ -706,6 +562,8 @@ test_search (gconstpointer data)
     LycheeIndexQuery query = { search->n_queries, q, search->budget, search->beam, search->rest };
 
     fill_queries (store, search->n_queries, i + 0.5f, q);
+    check_against_twin (index, store, &query);
+    query.logits = TRUE;
     check_against_twin (index, store, &query);
   }
 }

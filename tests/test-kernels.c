@@ -77,8 +77,8 @@ test_f32_to_f16 (gconstpointer data)
 {
   const LycheeCpuKernels *kernels = ((const Case *) data)->kernels;
   static const float special[] = { 0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519.996f, 65520,
-    65536, -65520, 3e38f, 1e-45f, -1e-45f, 1e-38f, 0x1p-25f, 0x1.000002p-25f, 0x1p-24f, 0x1.8p-24f,
-    0x1.fffp-15f, 0x1.ffdp-15f, 0x1.ffffffp-15f, 1 + 0x1p-11f, 1 + 0x3p-11f };
+    65536, -65520, 66000, 70000, 3e38f, 1e-45f, -1e-45f, 1e-38f, 0x1p-25f, 0x1.000002p-25f,
+    0x1p-24f, 0x1.8p-24f, 0x1.fffp-15f, 0x1.ffdp-15f, 0x1.ffffffp-15f, 1 + 0x1p-11f, 1 + 0x3p-11f };
   guint n = 0, size = 2 * 31744 * 6 + G_N_ELEMENTS (special) + 50000 + 1;
   float *from = GUARDED (float, size);
   guint16 *to = GUARDED (guint16, size);
@@ -200,6 +200,73 @@ static void
 test_groups (gconstpointer data)
 {
   check_shapes (data, GROUPS);
+}
+
+/* Groups whose logits are known, and 8-bit values. */
+static void
+test_logits (gconstpointer data)
+{
+  const Case *c = data;
+  guint head_dim = c->head_dim;
+
+  for (guint i = 0; i < G_N_ELEMENTS (query_counts); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (key_counts); j++) {
+      guint n_queries = query_counts[i], n = key_counts[j], stride = n + 3;
+      LycheeQueries queries = new_queries (n_queries, head_dim);
+      LycheeSoftmax softmax = new_state (n_queries, head_dim);
+      g_autofree Exact *exact = g_new (Exact, 1);
+      float *z = random_floats ((gsize) n_queries * stride, -9, 9);
+      float *scale = random_floats (n, 0, 0.1);
+      gint8 *v = GUARDED (gint8, (gsize) n * head_dim);
+
+      if (n_queries > 9 && n > 65)
+        continue;
+      for (guint t = 0; t < n * head_dim; t++)
+        v[t] = (gint8) (127 * uniform ());
+      c->kernels->attend_logits (&queries, z, stride, v, scale, n, &softmax);
+      for (guint q = 0; q < n_queries; q++) {
+        exact_init (exact);
+        for (guint t = 0; t < n; t++) {
+          double value[256];
+
+          for (guint d = 0; d < head_dim; d++)
+            value[d] = (double) scale[t] * v[t * head_dim + d];
+          exact_add (exact, z[q * stride + t], value, head_dim);
+        }
+        assert_state (&softmax, q, exact, head_dim);
+      }
+      free_memory ();
+    }
+}
+
+static void
+test_shares (gconstpointer data)
+{
+  const Case *c = data;
+
+  for (guint i = 0; i < G_N_ELEMENTS (query_counts); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (key_counts); j++) {
+      guint n_queries = query_counts[i], n = key_counts[j], stride = n + 5;
+      float *z = random_floats ((gsize) n_queries * stride, -20, 20);
+      float *share = random_floats (n, 1, 1);
+      g_autofree double *want = g_new0 (double, n + 1);
+
+      if (n_queries > 1 && n > 0)
+        z[stride] = NAN; /* a query that is broken gives no share to any */
+      for (guint q = 0; q < n_queries; q++) {
+        double sum = 0;
+
+        for (guint t = 0; t < n; t++)
+          sum += exp (z[q * stride + t]);
+        if (!isnan (sum))
+          for (guint t = 0; t < n; t++)
+            want[t] += exp (z[q * stride + t]) / sum;
+      }
+      c->kernels->share_nodes (n_queries, z, stride, n, share);
+      for (guint t = 0; t < n; t++)
+        g_assert_cmpfloat (fabs (share[t] - want[t]), <=, 8e-6 * want[t] + 1e-30);
+      free_memory ();
+    }
 }
 
 /* Keys that a query may not see are poison to it: NaN and infinity, keys and values. */
@@ -664,6 +731,8 @@ test_merge_empty (void)
   free_memory ();
 }
 
+static GPtrArray *cases; /* what all cases are about, run or not */
+
 static void
 add_cases (const char *name, GTestDataFunc func, gboolean per_head_dim)
 {
@@ -678,7 +747,8 @@ add_cases (const char *name, GTestDataFunc func, gboolean per_head_dim)
       c->head_dim = per_head_dim ? head_dims[j] : 64;
       path = per_head_dim ? g_strdup_printf ("/kernels/%s/%s/%u", name, list[i]->name, head_dims[j])
                           : g_strdup_printf ("/kernels/%s/%s", name, list[i]->name);
-      g_test_add_data_func_full (path, c, func, g_free);
+      g_ptr_array_add (cases, c);
+      g_test_add_data_func (path, c, func);
     }
 }
 
@@ -686,6 +756,7 @@ int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  cases = g_ptr_array_new_with_free_func (g_free);
   mappings = g_ptr_array_new_with_free_func (free_mapping);
 
   add_cases ("f16-to-f32", test_f16_to_f32, FALSE);
@@ -693,6 +764,8 @@ main (int argc, char **argv)
   add_cases ("attend", test_attend, TRUE);
   add_cases ("gather", test_gather, TRUE);
   add_cases ("groups", test_groups, TRUE);
+  add_cases ("logits", test_logits, TRUE);
+  add_cases ("shares", test_shares, FALSE);
   add_cases ("visible", test_visible, TRUE);
   add_cases ("accumulate", test_accumulate, TRUE);
   add_cases ("exp", test_exp, FALSE);

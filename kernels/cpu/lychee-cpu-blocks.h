@@ -191,7 +191,11 @@ sum (SUM_ARGS, guint n_q, guint n_v, guint type)
   DEFINE_SUM (F32, n_q, 1)                                                                         \
   DEFINE_SUM (F32, n_q, 2)                                                                         \
   DEFINE_SUM (F32, n_q, 3)                                                                         \
-  DEFINE_SUM (F32, n_q, 4)
+  DEFINE_SUM (F32, n_q, 4)                                                                         \
+  DEFINE_SUM (I8, n_q, 1)                                                                          \
+  DEFINE_SUM (I8, n_q, 2)                                                                          \
+  DEFINE_SUM (I8, n_q, 3)                                                                          \
+  DEFINE_SUM (I8, n_q, 4)
 
 DEFINE_FOR_Q (1)
 DEFINE_FOR_Q (2)
@@ -219,7 +223,8 @@ static const DotFunc dots[N_TYPES][Q_BLOCK] = {
   { FOR_Q (DOT_NAME, I8) },
 };
 static const ProductFunc products[Q_BLOCK][V_BLOCK] = { FOR_Q (PRODUCT_NAMES, product) };
-static const SumFunc sums[2][Q_BLOCK][V_BLOCK] = {
+static const SumFunc sums[N_TYPES][Q_BLOCK][V_BLOCK] = {
   { FOR_Q (PRODUCT_NAMES, sum_F16) },
   { FOR_Q (PRODUCT_NAMES, sum_F32) },
+  { FOR_Q (PRODUCT_NAMES, sum_I8) },
 };

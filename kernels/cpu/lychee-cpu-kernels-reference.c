@@ -106,6 +106,46 @@ attend_groups (const LycheeQueries *queries, const float *k, const float *v, con
 }
 
 static void
+attend_logits (const LycheeQueries *queries, const float *z, gsize z_stride, const gint8 *value,
+    const float *value_scale, guint n, LycheeSoftmax *softmax)
+{
+  guint head_dim = queries->head_dim;
+
+  for (guint i = 0; i < queries->n_queries; i++) {
+    float *o = softmax->o + (gsize) i * head_dim;
+
+    for (guint t = 0; t < n; t++) {
+      const gint8 *v = value + (gsize) t * head_dim;
+      float weight =
+          enter_logit (z[i * z_stride + t], softmax->m + i, softmax->l + i, o, head_dim) *
+          value_scale[t];
+
+      for (guint d = 0; d < head_dim; d++)
+        o[d] += weight * v[d];
+    }
+  }
+}
+
+static void
+share_nodes (guint n_queries, const float *z, gsize z_stride, guint n, float *share)
+{
+  for (guint t = 0; t < n; t++)
+    share[t] = 0;
+  for (guint i = 0; i < n_queries; i++) {
+    const float *row = z + i * z_stride;
+    float most = -INFINITY, sum = 0;
+
+    for (guint t = 0; t < n; t++)
+      most = row[t] > most ? row[t] : most;
+    for (guint t = 0; t < n; t++)
+      sum += expf (row[t] - most);
+    if (sum > 0 && sum <= n * 1.001f)
+      for (guint t = 0; t < n; t++)
+        share[t] += expf (row[t] - most) / sum;
+  }
+}
+
+static void
 score_nodes (const LycheeQueries *queries, const float *centroid, const float *variance,
     const float *log_n, guint n, float *z, gsize z_stride)
 {
@@ -186,6 +226,8 @@ const LycheeCpuKernels lychee_cpu_kernels_reference = {
   .attend = attend,
   .attend_gather = attend_gather,
   .attend_groups = attend_groups,
+  .attend_logits = attend_logits,
+  .share_nodes = share_nodes,
   .score_nodes = score_nodes,
   .score_leaves = score_leaves,
   .dot_rows = dot_rows,

@@ -361,6 +361,84 @@ attend_groups (const LycheeQueries *queries, const float *k, const float *v, con
   attend_keys (queries, &keys, n, softmax);
 }
 
+static void
+attend_logits (const LycheeQueries *queries, const float *z, gsize z_stride, const gint8 *value,
+    const float *value_scale, guint n_groups, LycheeSoftmax *softmax)
+{
+  guint head_dim = queries->head_dim;
+  Source source = { .base = (const guint8 *) value, .stride = head_dim };
+
+  NARROWER (head_dim, attend_logits, queries, z, z_stride, value, value_scale, n_groups, softmax);
+  for (guint at = 0; at < n_groups; at += TILE) {
+    guint n = MIN (n_groups - at, TILE), end = (n + VL - 1) / VL * VL;
+    float v_scale[TILE] = { 0 };
+    Tile tile;
+
+    fill_tile (&tile, &source, at, n);
+    memcpy (v_scale, value_scale + at, n * sizeof *v_scale);
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      float s[Q_BLOCK * TILE], factor[Q_BLOCK];
+
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      for (guint i = 0; i < n_q; i++) {
+        float *p = s + i * TILE;
+
+        memcpy (p, z + (first + i) * z_stride + at, n * sizeof *p);
+        memset (p + n, 0, (end - n) * sizeof *p);
+        factor[i] = softmax_tile (p, n, n, 1, NULL, softmax->m + first + i, softmax->l + first + i);
+        for (guint t = 0; t < end; t += VL)
+          v_store (p + t, v_mul (v_load (p + t), v_load (v_scale + t)));
+      }
+      sum_tile (
+          s, factor, &tile, 0, n, n_q, head_dim, softmax->o + (gsize) first * head_dim, NULL, I8);
+    }
+  }
+}
+
+/* The vector of @row from @t on, the last ones -inf where it ends. */
+static inline VF
+load_part (const float *row, guint t, guint n)
+{
+  float part[VL];
+
+  if (t + VL <= n)
+    return v_load (row + t);
+  for (guint i = 0; i < VL; i++)
+    part[i] = t + i < n ? row[t + i] : -INFINITY;
+  return v_load (part);
+}
+
+static void
+share_nodes (guint n_queries, const float *z, gsize z_stride, guint n, float *share)
+{
+  memset (share, 0, n * sizeof *share);
+  for (guint i = 0; i < n_queries; i++) {
+    const float *row = z + i * z_stride;
+    VF most = v_set1 (-INFINITY), total = v_zero (), part;
+    float sum;
+    guint t;
+
+    for (t = 0; t < n; t += VL)
+      most = v_max (load_part (row, t, n), most);
+    most = v_set1 (v_reduce_max (most));
+    for (t = 0; t < n; t += VL)
+      total = v_add (total, v_exp (v_sub (load_part (row, t, n), most)));
+    sum = v_reduce_add (total);
+    if (!(sum > 0 && sum <= n * 1.001f))
+      continue;
+    part = v_set1 (1 / sum);
+    for (t = 0; t + VL <= n; t += VL)
+      v_store (share + t, v_fma (v_exp (v_sub (v_load (row + t), most)), part, v_load (share + t)));
+    if (t < n) {
+      float rest[VL];
+
+      v_store (rest, v_mul (v_exp (v_sub (load_part (row, t, n), most)), part));
+      for (; t < n; t++)
+        share[t] += rest[t % VL];
+    }
+  }
+}
+
 /* Scores. */
 
 typedef struct {
@@ -588,6 +666,8 @@ const LycheeCpuKernels V_KERNELS = {
   .attend = attend,
   .attend_gather = attend_gather,
   .attend_groups = attend_groups,
+  .attend_logits = attend_logits,
+  .share_nodes = share_nodes,
   .score_nodes = score_nodes,
   .score_leaves = score_leaves,
   .dot_rows = dot_rows,

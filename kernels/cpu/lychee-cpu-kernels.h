@@ -47,6 +47,16 @@ typedef struct {
   void (*attend_groups) (const LycheeQueries *queries, const float *k, const float *v,
       const float *log_n, guint n, LycheeSoftmax *softmax);
 
+  /* Groups whose logits are known: logit z[query][group], value value_scale[group] * its bytes;
+   * value is [n][head_dim], z rows are @z_stride floats apart. */
+  void (*attend_logits) (const LycheeQueries *queries, const float *z, gsize z_stride,
+      const gint8 *value, const float *value_scale, guint n, LycheeSoftmax *softmax);
+
+  /* share[node] = the sum over queries of softmax (z[query])[node], the softmax over the nodes:
+   * which part of the queries' attention each of them gets. Nothing of a query whose logits are not
+   * numbers. */
+  void (*share_nodes) (guint n_queries, const float *z, gsize z_stride, guint n, float *share);
+
   /* z[query][node] = scale q.centroid + log_n + (variance ? scale sqrt (q^2 . variance) : 0);
    * centroid and variance are [n][head_dim], z rows are @z_stride floats apart. */
   void (*score_nodes) (const LycheeQueries *queries, const float *centroid, const float *variance,

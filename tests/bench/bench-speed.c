@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WARM_UP 4
 
@@ -26,55 +27,183 @@ run (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n, Lyc
     bench_fail ("%s", error->message);
 }
 
+/* Reading memory as fast as all threads together can: what attention is measured against. */
+
+#define READ_BYTES ((gsize) 256 << 20)
+#define READ_ROUNDS 6
+
+typedef guint64 Vector __attribute__ ((vector_size (64)));
+
+static gpointer
+read_memory (gpointer data)
+{
+  const Vector *v = data;
+  Vector a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+
+  for (gsize i = 0; i < READ_BYTES / sizeof *v; i += 4) {
+    a += v[i];
+    b += v[i + 1];
+    c += v[i + 2];
+    d += v[i + 3];
+  }
+  a += b + c + d;
+  return GSIZE_TO_POINTER (a[0] + a[7]);
+}
+
+/* Bytes per second. */
+static double
+measure_bandwidth (guint n_threads)
+{
+  g_autofree GThread **threads = g_new (GThread *, n_threads);
+  g_autofree guint8 **buffers = g_new (guint8 *, n_threads);
+  double best = 0;
+
+  for (guint i = 0; i < n_threads; i++) {
+    buffers[i] = g_aligned_alloc (READ_BYTES, 1, 64);
+    memset (buffers[i], i, READ_BYTES);
+  }
+  for (guint round = 0; round < READ_ROUNDS; round++) {
+    double before = bench_now ();
+
+    for (guint i = 0; i < n_threads; i++)
+      threads[i] = g_thread_new ("read", read_memory, buffers[i]);
+    for (guint i = 0; i < n_threads; i++)
+      g_thread_join (threads[i]);
+    best = MAX (best, n_threads * (double) READ_BYTES / (bench_now () - before) * 1e3);
+  }
+  for (guint i = 0; i < n_threads; i++)
+    g_aligned_free (buffers[i]);
+  return best;
+}
+
+typedef struct {
+  guint depth;
+  gboolean sparse;
+  guint budget;
+  gint n_tokens;
+  double bandwidth;
+} Decode;
+
+static void
+decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Decode *run_what)
+{
+  const guint n = run_what->n_tokens, depth = run_what->depth;
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = bench_new_cache (model, depth + n + WARM_UP);
+  LycheeAttention *attention = lychee_forward_get_attention (forward);
+  LycheeAttentionOptions options = {
+    .sparse = run_what->sparse, .budget = run_what->budget, .rest = TRUE
+  };
+  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
+    .window = LYCHEE_DEFAULT_WINDOW };
+  g_autofree double *times = g_new (double, n);
+  guint n_threads = lychee_executor_get_n_threads (executor);
+  guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
+  double sum = 0, search, read, rest, upkeep, merge, attend, bytes, floor_ms;
+  LycheeAttentionStats stats;
+
+  if (run_what->sparse)
+    lychee_cache_enable_index (cache, &indexing);
+  bench_fill (model, forward, cache, depth);
+  lychee_attention_set_options (attention, &options);
+  for (gint t = -WARM_UP; t < (gint) n; t++) {
+    gint32 id = (t + WARM_UP) * 31 % lychee_model_get_n_vocab (model);
+    double before = bench_now ();
+
+    if (t == 0) {
+      lychee_attention_reset_stats (attention);
+      lychee_attention_set_timing (attention, TRUE);
+    }
+    run (forward, cache, &id, 1, LYCHEE_OUTPUT_LAST);
+    if (t >= 0)
+      sum += times[t] = bench_now () - before;
+  }
+  qsort (times, n, sizeof *times, compare_doubles);
+  lychee_attention_get_stats (attention, &stats);
+
+  /* Of all threads together; each works for as long as the pass takes. */
+  search = stats.ns_search / 1e6 / n / n_threads;
+  read = stats.ns_read / 1e6 / n / n_threads;
+  rest = stats.ns_rest / 1e6 / n / n_threads;
+  upkeep = stats.ns_upkeep / 1e6 / n / n_threads;
+  merge = stats.ns_merge / 1e6 / n / n_threads;
+  attend = search + read + rest + merge;
+  bytes =
+      stats.sparse > 0 ? (double) stats.rows_read / n : (double) rows_per_token * (depth + n / 2);
+  bytes *= lychee_model_get_head_dim (model) * 2 * sizeof (guint16);
+  bytes += (double) stats.nodes_scored / n * lychee_model_get_head_dim (model);
+  floor_ms = bytes / run_what->bandwidth * 1e3;
+  if (bench->json)
+    printf ("{\"depth\": %u, \"attention\": \"%s\", \"budget\": %u, \"ms_per_token\": %.3f, "
+            "\"median_ms\": %.3f, \"tokens_per_second\": %.2f, \"search_ms\": %.3f, "
+            "\"read_ms\": %.3f, \"rest_ms\": %.3f, \"merge_ms\": %.3f, \"upkeep_ms\": %.3f, "
+            "\"remainder_ms\": %.3f, \"bytes_read\": %.0f, \"bandwidth\": %.3g, "
+            "\"attention_over_bandwidth\": %.2f, \"dense_fallbacks\": %" G_GUINT64_FORMAT
+            ", \"tokens\": %u, \"threads\": %u, \"cache\": \"real keys repeated with noise\"}\n",
+        depth, stats.sparse > 0 ? "sparse" : "dense", run_what->sparse ? run_what->budget : 0,
+        sum / n, times[n / 2], 1e3 * n / sum, search, read, rest, merge, upkeep,
+        sum / n - attend - upkeep, bytes, run_what->bandwidth, attend / floor_ms,
+        stats.dense_fallback, n, n_threads);
+  else
+    printf ("%7u  %-6s %8.2f %8.2f %8.1f | %7.2f %7.2f %7.2f %7.2f %8.2f | %7.2f %6.2f\n", depth,
+        stats.sparse > 0 ? "sparse" : "dense", sum / n, times[n / 2], 1e3 * n / sum, search, read,
+        rest + merge, upkeep, sum / n - attend - upkeep, bytes / 1e6, attend / floor_ms);
+  fflush (stdout);
+}
+
 int
 bench_decode (int argc, char **argv)
 {
   Bench bench = { 0 };
-  char *list = NULL;
-  gint n_tokens = 32;
+  char *list = NULL, *modes = NULL;
+  gint n_tokens = 32, budget = LYCHEE_DEFAULT_BUDGET;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
+    { "attention", 'a', 0, G_OPTION_ARG_STRING, &modes, "dense, sparse or both (default dense)",
+        "MODE" },
+    { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to decode (default 32)", "N" },
     { NULL } };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
   g_autoptr (GArray) depths = NULL;
+  Decode decode;
 
   bench_parse (&bench, entries,
-      "Decodes single tokens over a cache that is filled with real keys repeated with noise.",
+      "Decodes single tokens over a cache of keys that were really computed for the first 512 "
+      "tokens "
+      "and are repeated with noise from there on: right for timing, not for anything else.",
       &argc, &argv);
   depths = bench_parse_numbers ("--depths", list ? list : "0,2048,8192");
-  n_tokens = CLAMP (n_tokens, 1, 100000);
+  if (!modes)
+    modes = g_strdup ("dense");
+  if (!g_str_equal (modes, "dense") && !g_str_equal (modes, "sparse") &&
+      !g_str_equal (modes, "both"))
+    bench_fail ("--attention: “%s” is none of dense, sparse, both", modes);
   model = bench_load (&bench);
   executor = lychee_executor_get (bench.threads);
+  decode = (Decode){
+    .budget = MAX (budget, 0),
+    .n_tokens = CLAMP (n_tokens, 1, 100000),
+    .bandwidth = measure_bandwidth (lychee_executor_get_n_threads (executor)),
+  };
+  if (!bench.json)
+    printf (
+        "%u threads, reading memory at %.1f GB/s; milliseconds a token, MB read for attention, and "
+        "its time over what that takes to read\n"
+        "  depth  attn      mean   median tokens/s |  search    read    rest  upkeep     else |    "
+        "  MB  ratio\n",
+        lychee_executor_get_n_threads (executor), decode.bandwidth / 1e9);
   for (guint i = 0; i < depths->len; i++) {
-    guint depth = g_array_index (depths, guint, i);
-    g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-    g_autoptr (LycheeCache) cache = bench_new_cache (model, depth + n_tokens + WARM_UP);
-    g_autofree double *times = g_new (double, n_tokens);
-    double sum = 0;
-
-    bench_fill (model, forward, cache, depth);
-    for (gint t = -WARM_UP; t < n_tokens; t++) {
-      gint32 id = (t + WARM_UP) * 31 % lychee_model_get_n_vocab (model);
-      double before = bench_now ();
-
-      run (forward, cache, &id, 1, LYCHEE_OUTPUT_LAST);
-      if (t >= 0)
-        sum += times[t] = bench_now () - before;
+    decode.depth = g_array_index (depths, guint, i);
+    for (guint sparse = 0; sparse < 2; sparse++) {
+      decode.sparse = sparse;
+      if (g_str_equal (modes, "both") || sparse == g_str_equal (modes, "sparse"))
+        decode_at (&bench, model, executor, &decode);
     }
-    qsort (times, n_tokens, sizeof *times, compare_doubles);
-    if (bench.json)
-      printf ("{\"depth\": %u, \"attention\": \"dense\", \"ms_per_token\": %.3f, "
-              "\"median_ms\": %.3f, \"tokens_per_second\": %.2f, \"tokens\": %d, \"threads\": %u, "
-              "\"cache\": \"real keys repeated with noise\"}\n",
-          depth, sum / n_tokens, times[n_tokens / 2], 1e3 * n_tokens / sum, n_tokens,
-          lychee_executor_get_n_threads (executor));
-    else
-      printf ("depth %6u  dense   %8.3f ms a token (median %.3f)  %8.2f tokens/s\n", depth,
-          sum / n_tokens, times[n_tokens / 2], 1e3 * n_tokens / sum);
-    fflush (stdout);
   }
+  g_free (modes);
+  g_free (list);
   return 0;
 }
 
@@ -82,8 +211,12 @@ int
 bench_ingest (int argc, char **argv)
 {
   Bench bench = { 0 };
-  char *list = NULL;
+  char *list = NULL, *mode = NULL;
   gint n_tokens = 600, chunk = 12;
+  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
+    .window = LYCHEE_DEFAULT_WINDOW };
+  LycheeAttentionOptions options = { .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE };
+  gboolean indexed;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to read (default 600)", "N" },
@@ -97,6 +230,13 @@ bench_ingest (int argc, char **argv)
   depths = bench_parse_numbers ("--depths", list ? list : "0,2048,8192");
   chunk = CLAMP (chunk, 1, LYCHEE_FORWARD_MAX_TOKENS);
   n_tokens = MAX (n_tokens, chunk) / chunk * chunk;
+  if (!mode)
+    mode = g_strdup ("indexed");
+  if (!g_str_equal (mode, "dense") && !g_str_equal (mode, "indexed") &&
+      !g_str_equal (mode, "sparse"))
+    bench_fail ("--attention: “%s” is none of dense, indexed, sparse", mode);
+  indexed = !g_str_equal (mode, "dense");
+  options.sparse = g_str_equal (mode, "sparse");
   model = bench_load (&bench);
   executor = lychee_executor_get (bench.threads);
   for (gint i = 0; i < chunk; i++)
@@ -105,22 +245,33 @@ bench_ingest (int argc, char **argv)
     guint depth = g_array_index (depths, guint, i);
     g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
     g_autoptr (LycheeCache) cache = bench_new_cache (model, depth + n_tokens + chunk);
-    double before, seconds;
+    LycheeAttention *attention = lychee_forward_get_attention (forward);
+    LycheeAttentionStats stats;
+    double before, seconds, upkeep;
 
+    if (indexed)
+      lychee_cache_enable_index (cache, &indexing);
     bench_fill (model, forward, cache, depth);
+    lychee_attention_set_options (attention, &options);
     run (forward, cache, ids, chunk, LYCHEE_OUTPUT_NONE);
+    lychee_attention_reset_stats (attention);
+    lychee_attention_set_timing (attention, TRUE);
     before = bench_now ();
     for (gint done = 0; done < n_tokens; done += chunk)
       run (forward, cache, ids, chunk, LYCHEE_OUTPUT_NONE);
     seconds = (bench_now () - before) / 1e3;
+    lychee_attention_get_stats (attention, &stats);
+    upkeep = stats.ns_upkeep / 1e9 / lychee_executor_get_n_threads (executor) / seconds;
     if (bench.json)
-      printf ("{\"depth\": %u, \"attention\": \"dense\", \"chunk\": %d, \"tokens\": %d, "
-              "\"ms_per_chunk\": %.3f, \"tokens_per_second\": %.2f, \"threads\": %u}\n",
-          depth, chunk, n_tokens, seconds * 1e3 / (n_tokens / chunk), n_tokens / seconds,
-          lychee_executor_get_n_threads (executor));
+      printf ("{\"depth\": %u, \"attention\": \"%s\", \"chunk\": %d, \"tokens\": %d, "
+              "\"ms_per_chunk\": %.3f, \"tokens_per_second\": %.2f, \"upkeep_share\": %.4f, "
+              "\"threads\": %u}\n",
+          depth, mode, chunk, n_tokens, seconds * 1e3 / (n_tokens / chunk), n_tokens / seconds,
+          upkeep, lychee_executor_get_n_threads (executor));
     else
-      printf ("depth %6u  dense   chunks of %d: %8.3f ms a chunk  %8.2f tokens/s\n", depth, chunk,
-          seconds * 1e3 / (n_tokens / chunk), n_tokens / seconds);
+      printf (
+          "depth %6u  %-8s chunks of %d: %8.3f ms a chunk  %8.2f tokens/s, index upkeep %.1f %%\n",
+          depth, mode, chunk, seconds * 1e3 / (n_tokens / chunk), n_tokens / seconds, upkeep * 100);
     fflush (stdout);
   }
   return 0;

@@ -34,5 +34,6 @@ int bench_tokens (int argc, char **argv);
 int bench_logits (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
+int bench_fidelity (int argc, char **argv);
 
 G_END_DECLS

@@ -21,6 +21,7 @@ static const struct {
   { "logits", bench_logits, "the ten best ids at each position of --ids" },
   { "decode", bench_decode, "time per decoded token, by depth" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+  { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };
 
 void
@@ -106,6 +107,42 @@ bench_new_cache (LycheeModel *model, guint max_tokens)
 }
 
 #define FILL_TOKENS 512
+#define INDEX_STEP 16
+
+typedef struct {
+  LycheeCache *cache;
+  guint end;
+} IndexBuild;
+
+/* Streams the rows of one layer and head into its index, as reading a transcript does. */
+static void
+build_one (gpointer data, gpointer user_data)
+{
+  IndexBuild *b = user_data;
+  guint n_heads = lychee_cache_get_n_kv_heads (b->cache), which = GPOINTER_TO_UINT (data) - 1;
+  LycheeIndex *index = lychee_cache_get_index (b->cache, which / n_heads, which % n_heads);
+  guint at = MAX (lychee_index_get_end (index), lychee_cache_get_indexing (b->cache)->sinks);
+  g_autoptr (GError) error = NULL;
+  LycheeRows rows;
+
+  lychee_cache_get_rows (b->cache, which / n_heads, which % n_heads, &rows);
+  for (; at + INDEX_STEP <= b->end; at += INDEX_STEP)
+    if (!lychee_index_append (index, &rows, at, INDEX_STEP, &error))
+      bench_fail ("%s", error->message);
+}
+
+static void
+build_index (LycheeCache *cache, guint depth)
+{
+  guint window = lychee_cache_get_indexing (cache)->window;
+  IndexBuild build = { cache, depth > window ? depth - window : 0 };
+  GThreadPool *pool = g_thread_pool_new (build_one, &build, g_get_num_processors (), FALSE, NULL);
+
+  for (guint i = 0; i < lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache);
+       i++)
+    g_thread_pool_push (pool, GUINT_TO_POINTER (i + 1), NULL);
+  g_thread_pool_free (pool, FALSE, TRUE);
+}
 
 void
 bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth)
@@ -144,6 +181,8 @@ bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guin
       }
     }
   lychee_cache_commit (cache, depth - real);
+  if (lychee_cache_get_indexing (cache))
+    build_index (cache, depth);
 }
 
 int

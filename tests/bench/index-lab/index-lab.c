@@ -27,8 +27,8 @@ typedef struct {
 
 static gchar *budgets_arg, *granularity_arg;
 static gdouble beam;
-static gint leaf, coarse, chunk = 12, bench;
-static gboolean norest, fresh, per_layer;
+static gint leaf, coarse, chunk = 12, bench, n_heads = 90;
+static gboolean norest, fresh, per_layer, expand;
 
 static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, &budgets_arg, NULL,
                                             NULL },
@@ -38,7 +38,9 @@ static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, 
   { "coarse", 0, 0, G_OPTION_ARG_INT, &coarse, NULL, NULL },
   { "chunk", 0, 0, G_OPTION_ARG_INT, &chunk, NULL, NULL },
   { "per-layer", 0, 0, G_OPTION_ARG_NONE, &per_layer, NULL, NULL },
-  { "bench", 0, 0, G_OPTION_ARG_INT, &bench, "time N tokens of 90 heads instead", "N" },
+  { "heads", 0, 0, G_OPTION_ARG_INT, &n_heads, "heads to time", "N" },
+  { "bench", 0, 0, G_OPTION_ARG_INT, &bench, "time N tokens instead", "N" },
+  { "expand", 0, 0, G_OPTION_ARG_NONE, &expand, NULL, NULL },
   { "norest", 0, 0, G_OPTION_ARG_NONE, &norest, NULL, NULL },
   { "fresh", 0, 0, G_OPTION_ARG_NONE, &fresh, NULL, NULL }, { NULL } };
 
@@ -83,7 +85,7 @@ run_bench (GArray *heads, const Header *h, guint budget)
   LycheeSoftmax softmax = { m, l, o };
   double search = 0, read = 0, rest = 0, scored = 0, groups = 0;
 
-  for (guint i = n_made; i < 90; i++) {
+  for (guint i = n_made; i < (guint) n_heads; i++) {
     BenchHead head = g_array_index (heads, BenchHead, i % n_made);
     GError *error = NULL;
     guint end = lychee_index_get_end (head.index);
@@ -102,10 +104,10 @@ run_bench (GArray *heads, const Header *h, guint budget)
     g_array_append_val (heads, head);
   }
   for (gint token = -1; token < bench; token++)
-    for (guint i = 0; i < heads->len; i++) {
+    for (guint i = 0; i < (guint) n_heads; i++) {
       const BenchHead *head = &g_array_index (heads, BenchHead, i);
       const float *q = head->q + (gsize) ((token + 1) % h->n_queries) * gn * h->dim;
-      LycheeIndexQuery query = { gn, q, budget, beam, !norest };
+      LycheeIndexQuery query = { gn, q, budget, beam, !norest, TRUE };
       LycheeQueries queries = { gn, h->dim, head->index->params.scale, q };
       double t0 = now (), t1, t2, t3;
 
@@ -114,8 +116,7 @@ run_bench (GArray *heads, const Header *h, guint budget)
       lychee_softmax_init (&softmax, gn, h->dim);
       attend_rows (kernels, &queries, &head->rows, selection->rows, selection->n_rows, &softmax);
       t2 = now ();
-      kernels->attend_groups (&queries, selection->rest_k, selection->rest_v, selection->rest_log_n,
-          selection->n_rest, &softmax);
+      lychee_index_attend_rest (head->index, &query, selection, &softmax);
       t3 = now ();
       if (token < 0)
         continue;
@@ -129,8 +130,8 @@ run_bench (GArray *heads, const Header *h, guint budget)
       "%u rows a head, budget %u, a head and token: search %.1f us, rest %.1f us, read %.1f us; "
       "scored %.0f, groups %.0f\n",
       lychee_index_get_end (g_array_index (heads, BenchHead, 0).index), budget,
-      search / bench / 90 * 1e6, rest / bench / 90 * 1e6, read / bench / 90 * 1e6,
-      scored / bench / 90, groups / bench / 90);
+      search / bench / n_heads * 1e6, rest / bench / n_heads * 1e6, read / bench / n_heads * 1e6,
+      scored / bench / n_heads, groups / bench / n_heads);
 }
 
 int
@@ -225,7 +226,7 @@ main (int argc, char **argv)
           longest = MAX (longest, t);
           n_appends++;
         }
-        if (fresh)
+        if (fresh && !index->chunks)
           lychee_tree_rebuild (index, &rows);
         bytes += lychee_index_get_bytes (index);
         lychee_index_get_stats (index, &stats);
@@ -257,7 +258,7 @@ main (int argc, char **argv)
             list[n_exact++] = i;
           for (guint b = 0; b < n_budgets; b++) {
             LycheeIndexQuery search = { gn, query, atoi (budgets[b]) - SINKS - WINDOW, beam,
-              !norest };
+              !norest, !expand };
             double err = 0;
 
             t = now ();
@@ -268,8 +269,11 @@ main (int argc, char **argv)
             lychee_softmax_init (&ours, gn, h.dim);
             attend_rows (kernels, &queries, &rows, list, n_exact, &ours);
             attend_rows (kernels, &queries, &rows, selection->rows, selection->n_rows, &ours);
-            kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
-                selection->rest_log_n, selection->n_rest, &ours);
+            if (expand)
+              kernels->attend_groups (&queries, selection->rest_k, selection->rest_v,
+                  selection->rest_log_n, selection->n_rest, &ours);
+            else
+              lychee_index_attend_rest (index, &search, selection, &ours);
             lychee_softmax_finish (&ours, gn, h.dim, out2);
             for (guint g = 0; g < gn; g++) {
               double d2 = 0, o2 = 0;
