@@ -530,6 +530,10 @@ lychee_tree_search (
     selection->n_rows = total;
     return;
   }
+  if (index->chunks) {
+    lychee_chunks_search (index, query, selection);
+    return;
+  }
 
   scratch->n_coarse = n_coarse = count_coarse (index->root);
   need (&scratch->z, (gsize) n_coarse * query->n_queries, sizeof (float));

