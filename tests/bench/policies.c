@@ -9,7 +9,7 @@ const Policy *const *
 policy_list (void)
 {
   static const Policy *const list[] = { &policy_dense, &policy_window, &policy_chunk, &policy_quest,
-    &policy_clusterkv, &policy_oracle, &policy_token_drop, &policy_token, NULL };
+    &policy_clusterkv, &policy_oracle, &policy_token, &policy_token_drop, NULL };
 
   return list;
 }

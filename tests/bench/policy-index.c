@@ -5,8 +5,6 @@
 #include "lychee-index-private.h"
 #include "policies.h"
 
-#include <string.h>
-
 /* As in lychee-attention.c: how many tokens are indexed at a time, and of an item where the text
  * has no chunk. */
 #define UPKEEP_STEP 16
@@ -147,9 +145,8 @@ index_select (gpointer data, const PolicyQuery *query, guint begin, guint end, g
     .logits = TRUE,
   };
   lychee_index_search (state->index, query->rows, &state->query, state->selection);
-  memcpy (choice->rows + choice->n_rows, state->selection->rows,
-      state->selection->n_rows * sizeof *choice->rows);
-  choice->n_rows += state->selection->n_rows;
+  for (guint i = 0; i < state->selection->n_rows; i++)
+    choice->rows[choice->n_rows++] = state->selection->rows[i];
   choice->nodes_scored = state->selection->nodes_scored;
 }
 
@@ -187,7 +184,7 @@ const Policy policy_token = {
 
 const Policy policy_token_drop = {
   .name = "token-drop",
-  .summary = "the same, the rest dropped",
+  .summary = "the same, the rest dropped instead",
   .params = &token_drop_params,
   .build = index_build,
   INDEX_FUNCTIONS,
