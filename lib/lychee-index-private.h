@@ -253,6 +253,27 @@ void lychee_code_decode (const gint8 *code, float scale, guint n, float *x);
 /* 4-bit codes [n][head_dim / 2] to 8-bit ones [n][head_dim]. */
 void lychee_code_unpack (const guint8 *code, guint n, guint head_dim, gint8 *to);
 
+/* lychee-index-branch.c */
+LycheeBranch *lychee_branch_new (LycheeIndex *index, guint level, guint capacity);
+/* Without its children. */
+void lychee_branch_free_shell (LycheeIndex *index, LycheeBranch *branch);
+LycheeBranch *lychee_branch_copy (const LycheeIndex *index, const LycheeBranch *branch);
+void lychee_branch_free (LycheeBranch *branch);
+gsize lychee_node_bytes (const LycheeIndex *index, const LycheeNode *node);
+gsize lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch);
+void lychee_branch_set (
+    LycheeIndex *index, LycheeBranch *branch, guint i, const LycheeSummary *summary);
+void lychee_branch_add (LycheeIndex *index, LycheeBranch *branch, const LycheeSummary *summary);
+/* Copies what @from keeps of its child @j over what @to keeps of its child @i. */
+void lychee_branch_move (
+    const LycheeIndex *index, LycheeBranch *to, guint i, const LycheeBranch *from, guint j);
+/* The weighted mean of its children's means, in 8 bits. */
+void lychee_branch_summarise (
+    const LycheeIndex *index, LycheeBranch *branch, LycheeSummary *summary);
+void lychee_branch_count (LycheeBranch *branch);
+/* 2-means over the children, each as heavy as its rows; returns the new sibling. */
+LycheeBranch *lychee_branch_split (LycheeIndex *index, LycheeBranch *branch);
+
 /* lychee-index-tree.c */
 void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
 void lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
@@ -260,9 +281,6 @@ void lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end
 void lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows);
 /* Brings all means up to date. */
 void lychee_tree_refresh (LycheeIndex *index, const LycheeRows *rows);
-LycheeBranch *lychee_branch_copy (const LycheeIndex *index, const LycheeBranch *branch);
-void lychee_branch_free (LycheeBranch *branch);
-gsize lychee_branch_get_bytes (const LycheeIndex *index, const LycheeBranch *branch);
 void lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats);
 
 /* lychee-index-chunks.c: the other granularity */

@@ -835,7 +835,7 @@ test_threads (void)
 static const struct {
   guint dim;
   double most;
-} sizes[] = { { 64, 0.033 }, { 128, 0.02 } };
+} sizes[] = { { 64, 0.027 }, { 128, 0.015 }, { 256, 0.015 } };
 
 static void
 test_bytes (gconstpointer data)

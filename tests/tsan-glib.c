@@ -11,13 +11,16 @@
 void __tsan_acquire (void *address);
 void __tsan_release (void *address);
 
+/* Several threads may find the same at once. */
 #define REAL(name)                                                                                 \
   ({                                                                                               \
-    static __typeof__ (&name) real;                                                                \
+    static void *found;                                                                            \
+    void *real = __atomic_load_n (&found, __ATOMIC_RELAXED);                                       \
     if (G_UNLIKELY (real == NULL)) {                                                               \
-      real = (__typeof__ (&name)) dlsym (RTLD_NEXT, #name);                                        \
+      real = dlsym (RTLD_NEXT, #name);                                                             \
+      __atomic_store_n (&found, real, __ATOMIC_RELAXED);                                           \
     }                                                                                              \
-    real;                                                                                          \
+    (__typeof__ (&name)) real;                                                                     \
   })
 
 /* A lock: what was done before the last unlock is seen after this lock. */
@@ -129,3 +132,12 @@ g_async_queue_push (GAsyncQueue *queue, gpointer data)
 
 POP (g_async_queue_pop)
 POP (g_async_queue_try_pop)
+
+__attribute__ ((visibility ("default"))) gpointer
+g_async_queue_timeout_pop (GAsyncQueue *queue, guint64 timeout)
+{
+  gpointer data = REAL (g_async_queue_timeout_pop) (queue, timeout);
+
+  __tsan_acquire (queue);
+  return data;
+}

@@ -15,12 +15,13 @@ print_row (Fidelity *f, const Policy *policy, guint position, guint budget,
   double ratio = built ? streamed->error / built->error : 1;
 
   if (f->bench.json) {
-    printf ("{\"position\": %u, \"policy\": \"%s\", \"budget\": %u, \"mass\": %.6f, \"error\": %.6f, ",
+    printf (
+        "{\"position\": %u, \"policy\": \"%s\", \"budget\": %u, \"mass\": %.6f, \"error\": %.6f, ",
         position, policy->name, budget, streamed->mass, streamed->error);
     if (built)
       printf ("\"error_afresh\": %.6f, \"ratio\": %.4f, ", built->error, ratio);
-    printf ("\"nodes_scored\": %.1f, \"queries\": %u, \"model\": \"%s\"}\n",
-        streamed->nodes_scored, f->n_queries, lychee_model_get_id (f->model));
+    printf ("\"nodes_scored\": %.1f, \"queries\": %u, \"model\": \"%s\"}\n", streamed->nodes_scored,
+        f->n_queries, lychee_model_get_id (f->model));
   } else {
     printf ("%8u  %-14s %7u %7.4f %8.4f", position, policy->name, budget, streamed->mass,
         streamed->error);

@@ -118,7 +118,8 @@ measure_head (guint layer, guint kv_head, const LycheeQueries *queries, const Ly
 
   if (dump->q)
     memcpy (dump->q + ((gsize) (layer * f->n_kv_heads + kv_head) * f->n_queries + n_keys - 1 -
-                          f->n_tokens) * size,
+                          f->n_tokens) *
+                          size,
         queries->q, size * sizeof *dump->q);
   fidelity_measure (layer, kv_head, queries, rows, n_keys, output, &dump->measure);
 }
@@ -156,9 +157,9 @@ write_dump (Fidelity *f, LycheeCache *cache, const float *q, const char *path)
 
         lychee_cache_get_rows (cache, layer, kv_head, &rows);
         for (guint i = 0; i < n_keys; i++)
-          missing += f->head_dim - fwrite (lychee_rows_key (&rows, f->head_dim, i) +
-                                               part * rows.value_offset,
-                                       sizeof (guint16), f->head_dim, file);
+          missing += f->head_dim -
+                     fwrite (lychee_rows_key (&rows, f->head_dim, i) + part * rows.value_offset,
+                         sizeof (guint16), f->head_dim, file);
       }
     missing += f->n_kv_heads - fwrite (q + (gsize) layer * f->n_kv_heads * head, head * sizeof *q,
                                    f->n_kv_heads, file);
@@ -217,10 +218,8 @@ static void
 compare (Fidelity *f, const char *dump_path)
 {
   guint n_banks = f->policies->len, n_vocab = lychee_model_get_n_vocab (f->model);
-  g_autoptr (GPtrArray) banks =
-      g_ptr_array_new_with_free_func ((GDestroyNotify) policy_bank_free);
-  g_autoptr (GPtrArray) copies =
-      g_ptr_array_new_with_free_func ((GDestroyNotify) policy_bank_free);
+  g_autoptr (GPtrArray) banks = g_ptr_array_new_with_free_func ((GDestroyNotify) policy_bank_free);
+  g_autoptr (GPtrArray) copies = g_ptr_array_new_with_free_func ((GDestroyNotify) policy_bank_free);
   g_autoptr (LycheeCache) dense = NULL;
   g_autofree float *logits = g_new (float, (gsize) f->n_queries *n_vocab);
   g_autofree double *lse = g_new (double, f->n_queries);
@@ -242,7 +241,8 @@ compare (Fidelity *f, const char *dump_path)
 
   dense = fork_cache (f);
   if (dump_path)
-    dump.q = q = g_new (float, (gsize) f->n_layers *f->n_kv_heads *f->n_queries *f->group *f->head_dim);
+    dump.q = q =
+        g_new (float, (gsize) f->n_layers * f->n_kv_heads * f->n_queries * f->group * f->head_dim);
   fidelity_measure_init (&dump.measure, f, (PolicyBank *const *) copies->pdata, n_banks);
   fidelity_decode (f, dense, f->n_queries, measure_head, &dump, keep_logits, &reference);
   if (dump_path)
@@ -303,14 +303,14 @@ bench_fidelity (int argc, char **argv)
   g_autofree char *summary = describe ();
   gint n_tokens = 0, n_queries = 0, n_points = 8;
   gboolean drift = FALSE;
-  const GOptionEntry entries[] = {
-    { "text", 0, 0, G_OPTION_ARG_FILENAME, &f.text_path, "what the model reads", "FILE" },
+  const GOptionEntry entries[] = { { "text", 0, 0, G_OPTION_ARG_FILENAME, &f.text_path,
+                                       "what the model reads", "FILE" },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens,
         "tokens before the first query (default 8000, with --drift 30000)", "N" },
     { "queries", 'q', 0, G_OPTION_ARG_INT, &n_queries,
         "tokens that are queries (default 96, with --drift 32 at each point)", "N" },
-    { "budgets", 'b', 0, G_OPTION_ARG_STRING, &budgets,
-        "keys that are read (default 256,512,1024)", "N,N,..." },
+    { "budgets", 'b', 0, G_OPTION_ARG_STRING, &budgets, "keys that are read (default 256,512,1024)",
+        "N,N,..." },
     { "layers", 'l', 0, G_OPTION_ARG_STRING, &layers,
         "layers whose attention is measured (default all)", "N,N,..." },
     { "policies", 'p', 0, G_OPTION_ARG_STRING, &policies, "which (default all)", "NAME,..." },
@@ -320,8 +320,7 @@ bench_fidelity (int argc, char **argv)
     { "points", 0, 0, G_OPTION_ARG_INT, &n_points, "how many points (default 8)", "N" },
     { "dump", 0, 0, G_OPTION_ARG_FILENAME, &dump,
         "write the measured layers' queries, keys and values", "FILE" },
-    { NULL }
-  };
+    { NULL } };
 
   bench_parse (&f.bench, entries, summary, &argc, &argv);
   f.n_tokens = n_tokens > 0 ? n_tokens : drift ? 30000 : 8000;

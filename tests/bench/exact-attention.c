@@ -13,8 +13,8 @@ attention_logits (const LycheeQueries *queries, const LycheeRows *rows, guint n_
 {
   const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
   guint n = queries->n_queries;
-  g_autofree float *dots = g_new (float, BLOCK_ROWS * n);
-  float *logits = g_new (float, (gsize) n * n_keys);
+  g_autofree float *dots = g_new (float, BLOCK_ROWS *n);
+  float *logits = g_new (float, (gsize) n *n_keys);
 
   for (guint at = 0; at < n_keys; at += BLOCK_ROWS) {
     guint n_block = MIN (BLOCK_ROWS, n_keys - at);

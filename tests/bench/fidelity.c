@@ -260,7 +260,7 @@ fidelity_measure_init (
 {
   *measure = (FidelityMeasure){ f, banks, n_banks, NULL };
   measure->sums =
-      g_new0 (FidelityScore, (gsize) f->n_layers *f->n_kv_heads *n_banks *f->n_budgets);
+      g_new0 (FidelityScore, (gsize) f->n_layers * f->n_kv_heads * n_banks * f->n_budgets);
 }
 
 void
@@ -284,7 +284,7 @@ fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries, cons
   FidelityMeasure *measure = data;
   Fidelity *f = measure->fidelity;
   g_autoptr (ExactAttention) exact = exact_attention_new (queries, rows, n_keys);
-  g_autofree float *answer = g_new (float, (gsize) queries->n_queries *queries->head_dim);
+  g_autofree float *answer = g_new (float, (gsize) queries->n_queries * queries->head_dim);
   g_autofree guint32 *chosen = g_new (guint32, n_keys);
   guint i_state = layer * f->n_kv_heads + kv_head;
 

@@ -29,14 +29,14 @@ typedef struct {
   LycheeForward *forward;
   LycheeCache *cache;
   guint n_layers, n_kv_heads, group, head_dim;
-  GArray *ids;       /* of gint32: the text */
-  GArray *item_ends; /* of guint: where its chunks end, by the chunker */
+  GArray *ids;        /* of gint32: the text */
+  GArray *item_ends;  /* of guint: where its chunks end, by the chunker */
   gboolean *measured; /* [n_layers] */
 } Fidelity;
 
 /* Loads model and text; exits with a message on error. @layers: "all" or a list. */
-void fidelity_open (Fidelity *fidelity, const char *layers, const char *policies,
-    const char *budgets);
+void fidelity_open (
+    Fidelity *fidelity, const char *layers, const char *policies, const char *budgets);
 void fidelity_close (Fidelity *fidelity);
 
 /* Reads the text up to @n_tokens into the cache, densely. */

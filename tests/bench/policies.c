@@ -108,7 +108,7 @@ policy_state_answer (
   guint n = query->queries->n_queries, d = query->queries->head_dim;
   guint mask = (1u << query->rows->page_shift) - 1;
   gboolean all = query->n_keys <= query->budget || state->policy->whole;
-  g_autofree float *memory = g_new (float, (gsize) n * (d + 2));
+  g_autofree float *memory = g_new (float, (gsize) n *(d + 2));
   LycheeSoftmax softmax = { memory, memory + n, memory + 2 * n };
   g_autofree const guint16 **keys = NULL;
 
@@ -132,7 +132,8 @@ policy_state_answer (
     keys[i] = query->rows->pages[choice->rows[i] >> query->rows->page_shift] +
               (gsize) (choice->rows[i] & mask) * d;
   lychee_softmax_init (&softmax, n, d);
-  kernels->attend_gather (query->queries, keys, query->rows->value_offset, choice->n_rows, &softmax);
+  kernels->attend_gather (
+      query->queries, keys, query->rows->value_offset, choice->n_rows, &softmax);
   if (!all && state->policy->rest)
     state->policy->rest (state->data, query, &softmax);
   lychee_softmax_finish (&softmax, n, d, output);

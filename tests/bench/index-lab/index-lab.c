@@ -27,7 +27,7 @@ typedef struct {
 
 static gchar *budgets_arg, *granularity_arg;
 static gdouble beam;
-static gint leaf, coarse, chunk = 12, bench, n_heads = 90;
+static gint leaf, coarse, chunk = 12, bench, n_heads = 90, grow;
 static gboolean norest, fresh, per_layer, expand;
 
 static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, &budgets_arg, NULL,
@@ -38,6 +38,10 @@ static const GOptionEntry entries[] = { { "budgets", 0, 0, G_OPTION_ARG_STRING, 
   { "coarse", 0, 0, G_OPTION_ARG_INT, &coarse, NULL, NULL },
   { "chunk", 0, 0, G_OPTION_ARG_INT, &chunk, NULL, NULL },
   { "per-layer", 0, 0, G_OPTION_ARG_NONE, &per_layer, NULL, NULL },
+  { "grow", 0, 0, G_OPTION_ARG_INT, &grow,
+      "stream the first head's rows, over and over with noise, "
+      "until there are N, and time that instead",
+      "N" },
   { "heads", 0, 0, G_OPTION_ARG_INT, &n_heads, "heads to time", "N" },
   { "bench", 0, 0, G_OPTION_ARG_INT, &bench, "time N tokens instead", "N" },
   { "expand", 0, 0, G_OPTION_ARG_NONE, &expand, NULL, NULL },
@@ -134,6 +138,55 @@ run_bench (GArray *heads, const Header *h, guint budget)
       scored / bench / n_heads, groups / bench / n_heads);
 }
 
+static void
+run_grow (const LycheeIndexParams *params, const guint16 *k, const guint16 *v, guint n_tokens)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  g_autoptr (LycheeIndex) index = lychee_index_new (params);
+  g_autoptr (GPtrArray) pages = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr (GRand) rand = g_rand_new_with_seed (1);
+  guint dim = params->head_dim, last = 0;
+  LycheeRows rows = { NULL, PAGE_SHIFT, (gsize) dim << PAGE_SHIFT };
+  g_autofree float *x = g_new (float, dim);
+  double time = 0, longest = 0;
+
+  for (guint first = 0; first < (guint) grow; first += chunk) {
+    GError *error = NULL;
+    double t;
+
+    for (guint i = first; i < first + chunk; i++) {
+      guint16 *at;
+
+      if (i >> PAGE_SHIFT == pages->len)
+        g_ptr_array_add (pages, g_new (guint16, (gsize) dim << (PAGE_SHIFT + 1)));
+      rows.pages = (const guint16 *const *) pages->pdata;
+      at = (guint16 *) lychee_rows_key (&rows, dim, i);
+      kernels->f16_to_f32 (k + (gsize) (i % n_tokens) * dim, x, dim);
+      for (guint d = 0; d < dim; d++)
+        x[d] += (float) g_rand_double_range (rand, -0.3, 0.3);
+      kernels->f32_to_f16 (x, at, dim);
+      memcpy (at + rows.value_offset, v + (gsize) (i % n_tokens) * dim, 2 * dim);
+    }
+    t = now ();
+    if (!lychee_index_append (index, &rows, first, chunk, &error))
+      g_error ("%s", error->message);
+    t = now () - t;
+    time += t;
+    longest = MAX (longest, t);
+    if ((first + chunk) / 31250 != first / 31250 &&
+        !((first + chunk) / 31250 & ((first + chunk) / 31250 - 1))) {
+      LycheeIndexStats stats;
+
+      lychee_index_get_stats (index, &stats);
+      g_print ("%7u rows: append %.2f us a row, longest %.0f us; %.2f bytes a row; depth %u\n",
+          first + chunk, time / (first + chunk - last) * 1e6, longest * 1e6,
+          (double) lychee_index_get_bytes (index) / (first + chunk), stats.depth);
+      time = longest = 0;
+      last = first + chunk;
+    }
+  }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -204,6 +257,10 @@ main (int argc, char **argv)
         LycheeIndexStats stats;
         double t;
 
+        if (grow) {
+          run_grow (&params, k + head_i * head, v + head_i * head, h.n_tokens);
+          return 0;
+        }
         if (!store || bench) {
           store = g_new (guint16, n_pages * page_rows * 2 * row);
           pages = g_new (const guint16 *, n_pages);
