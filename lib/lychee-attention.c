@@ -57,6 +57,8 @@ struct _LycheeAttention {
   guint split_keys;
   guint unit_queries;
   gboolean sparse;
+  guint audit_layer; /* of this pass, n_layers: none */
+  guint64 n_sparse;  /* passes of one token */
 
   gint *next_unit;   /* [n_layers], atomic */
   gint *next_upkeep; /* [n_layers], atomic */
@@ -126,14 +128,31 @@ lychee_attention_set_timing (LycheeAttention *a, gboolean timing)
 }
 
 void
+lychee_attention_add_stats (LycheeAttentionStats *to, const LycheeAttentionStats *more)
+{
+  to->dense += more->dense;
+  to->dense_fallback += more->dense_fallback;
+  to->sparse += more->sparse;
+  to->rows_visible += more->rows_visible;
+  to->rows_read += more->rows_read;
+  to->rows_estimated += more->rows_estimated;
+  to->nodes_scored += more->nodes_scored;
+  to->ns_upkeep += more->ns_upkeep;
+  to->ns_search += more->ns_search;
+  to->ns_read += more->ns_read;
+  to->ns_rest += more->ns_rest;
+  to->ns_merge += more->ns_merge;
+  to->audits += more->audits;
+  to->missed_mass += more->missed_mass;
+  to->error += more->error;
+}
+
+void
 lychee_attention_get_stats (LycheeAttention *a, LycheeAttentionStats *stats)
 {
-  const guint n = sizeof (LycheeAttentionStats) / sizeof (guint64);
-
   memset (stats, 0, sizeof *stats);
   for (guint t = 0; t < a->n_threads; t++)
-    for (guint i = 0; i < n; i++)
-      ((guint64 *) stats)[i] += ((guint64 *) &a->counters[t].stats)[i];
+    lychee_attention_add_stats (stats, &a->counters[t].stats);
 }
 
 void
@@ -218,6 +237,7 @@ void
 lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
   guint n_keys, n_queries = n_tokens * a->n_layers * a->n_kv_heads;
+  gboolean asked = a->func && n_tokens == 1; /* a unit is a whole job */
   gsize need;
 
   a->cache = cache;
@@ -227,16 +247,20 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   a->n_jobs = a->n_kv_heads * a->n_blocks;
   n_keys = a->first + n_tokens;
   plan_upkeep (a);
-  a->sparse = a->options.sparse && lychee_cache_get_indexing (cache) && n_keys > a->options.budget;
+  a->audit_layer = a->n_layers;
+  a->sparse = !asked && a->options.sparse && lychee_cache_get_indexing (cache) &&
+              n_keys > a->options.budget;
   if (a->sparse) {
     /* sinks and recent tokens; what the index finds; the rest. */
     a->n_splits = 1 + (a->options.budget + GATHER_KEYS - 1) / GATHER_KEYS + 1;
+    if (a->options.audit > 0 && n_tokens == 1 && a->n_sparse++ % a->options.audit == 0)
+      a->audit_layer = a->n_sparse / a->options.audit % a->n_layers;
     a->counters[0].stats.sparse += n_queries;
     a->counters[0].stats.rows_visible += (guint64) n_queries * n_keys;
   } else {
     /* Many blocks are units enough; one block has to be split over its keys to occupy the threads.
      */
-    a->split_keys = a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
+    a->split_keys = asked || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
     a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
     a->counters[0].stats.dense += n_queries;
     if (a->options.sparse)
@@ -422,6 +446,9 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
     .rest = a->options.rest,
     .logits = TRUE,
   };
+  /* ggml may use the queries' memory again before the audit. */
+  if (layer == a->audit_layer)
+    memcpy (j->q, query.q, (gsize) b.queries.n_queries * a->head_dim * sizeof *j->q);
   lychee_index_search (index, &b.rows, &query, j->selection);
   stats->nodes_scored += j->selection->nodes_scored;
   stats->rows_estimated += (guint64) j->selection->rows_estimated * b.n_tokens;
@@ -550,11 +577,47 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
   }
 }
 
+/* ln of the mass that a state has seen. */
+static double
+log_mass (const LycheeSoftmax *state, guint query)
+{
+  return state->m[query] + log (state->l[query]);
+}
+
+/* What the sparse answer of a job missed: @log_read is ln of the mass that was read exactly,
+ * @output is the answer. */
+static void
+audit (LycheeAttention *a, const Block *b, const double *log_read, const float *output,
+    LycheeAttentionStats *stats)
+{
+  guint n = b->queries.n_queries, d = a->head_dim;
+  g_autofree float *memory = g_new (float, (gsize) n *(d + 2));
+  LycheeSoftmax all = { memory, memory + n, memory + 2 * n };
+
+  lychee_softmax_init (&all, n, d);
+  attend_run (a, &b->queries, &b->rows, 0, a->first + 1, b->first_position, 1, &all);
+  for (guint i = 0; i < n; i++) {
+    double missed = 1 - exp (log_read[i] - log_mass (&all, i)), distance = 0, length = 0;
+
+    for (guint j = 0; j < d; j++) {
+      double wanted = all.o[(gsize) i * d + j] / all.l[i], got = output[(gsize) i * d + j];
+
+      distance += (got - wanted) * (got - wanted);
+      length += wanted * wanted;
+    }
+    stats->missed_mass += MAX (missed, 0) / n;
+    stats->error += length > 0 ? sqrt (distance / length) / n : 0;
+  }
+  stats->audits++;
+}
+
 void
 lychee_attention_merge (
     LycheeAttention *a, guint layer, float *output, guint thread, guint n_threads)
 {
   gsize row = (gsize) a->group * a->head_dim;
+  gboolean audited = layer == a->audit_layer;
+  double log_read[LYCHEE_ATTENTION_MAX_GROUP];
   guint64 begun = now (a);
 
   for (guint job = thread; job < a->n_jobs; job += n_threads) {
@@ -568,9 +631,17 @@ lychee_attention_merge (
     for (guint split = 1; split < a->n_splits; split++) {
       LycheeSoftmax part = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
 
+      /* The last unit of a sparse job is the rest, which was not read. */
+      if (audited && split == a->n_splits - 1)
+        for (guint i = 0; i < b.queries.n_queries; i++)
+          log_read[i] = log_mass (&sum, i);
       lychee_softmax_merge (&sum, &part, b.queries.n_queries, a->head_dim);
     }
     lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
+    if (audited) {
+      b.queries.q = a->jobs[job].q;
+      audit (a, &b, log_read, sum.o, &a->counters[thread].stats);
+    }
     for (guint t = 0; t < b.n_tokens; t++)
       memcpy (to + (gsize) t * a->n_heads * a->head_dim, sum.o + t * row, row * sizeof *to);
   }

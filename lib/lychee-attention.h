@@ -24,6 +24,7 @@ typedef struct {
   guint budget;  /* tokens to read in all, sinks and window included; shorter contexts are dense */
   float beam;    /* see LycheeIndexQuery, 0 = its default */
   gboolean rest; /* what is not read counts as the mean of its group */
+  guint audit;   /* every so many sparse tokens one layer is also answered densely; 0: never */
 } LycheeAttentionOptions;
 
 /* What was done since the last reset. A "query" is one token, layer and KV head. */
@@ -38,6 +39,11 @@ typedef struct {
   guint64 nodes_scored;
   /* Nanoseconds of all threads together; only while timing is on. */
   guint64 ns_upkeep, ns_search, ns_read, ns_rest, ns_merge;
+  /* Of the audits, summed up: softmax mass that was not read exactly, and |o - o'| / |o| of the
+   * output, both means over the heads of a group. */
+  guint64 audits;
+  double missed_mass;
+  double error;
 } LycheeAttentionStats;
 
 LycheeAttention *lychee_attention_new (
@@ -48,6 +54,7 @@ void lychee_attention_set_options (
     LycheeAttention *attention, const LycheeAttentionOptions *options);
 void lychee_attention_set_timing (LycheeAttention *attention, gboolean timing);
 void lychee_attention_get_stats (LycheeAttention *attention, LycheeAttentionStats *stats);
+void lychee_attention_add_stats (LycheeAttentionStats *to, const LycheeAttentionStats *more);
 void lychee_attention_reset_stats (LycheeAttention *attention);
 
 /* For measurements: @func answers the queries of one KV head over the keys 0 .. n_keys - 1 in place

@@ -128,8 +128,8 @@ lychee_contention_note (LycheeContention *contention, guint n_preemptions)
   contention->alone = contention->pause;
 }
 
-/* How often this process's threads were taken off their cores by force. Of the threads that wait for
- * each other any one may be the one that was. */
+/* How often this process's threads were taken off their cores by force. Of the threads that wait
+ * for each other any one may be the one that was. */
 static glong
 count_preemptions (void)
 {

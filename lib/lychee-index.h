@@ -4,6 +4,7 @@
 #include <glib-object.h>
 
 #include "lychee-cpu-kernels.h"
+#include "lychee-enums.h"
 
 G_BEGIN_DECLS
 
@@ -27,11 +28,6 @@ typedef enum {
 } LycheeIndexError;
 
 GQuark lychee_index_error_quark (void);
-
-typedef enum {
-  LYCHEE_GRANULARITY_TOKEN, /* an item is one token */
-  LYCHEE_GRANULARITY_CHUNK, /* an item is a chunk: LycheeCluster as published; no rest, no beam */
-} LycheeGranularity;
 
 /* Where the keys and values lie: f16 rows of head_dim elements in pages of 1 << page_shift rows.
  * Row i's key: pages[i >> page_shift] + (i & mask) * head_dim; its value @value_offset elements on.

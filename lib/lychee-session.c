@@ -15,6 +15,7 @@
 
 #include "lychee-session.h"
 
+#include "lychee-cache-private.h"
 #include "lychee-executor.h"
 #include "lychee-forward.h"
 
@@ -40,6 +41,10 @@ struct _LycheeSession {
   guint64 max_memory;
   guint reserve;
   guint threads;
+  LycheeGranularity granularity;
+  guint sinks;
+  guint window;
+  LycheeAttentionMode prefill;
 
   LycheeExecutor *executor;
   LycheeForward *reader; /* of the appending thread */
@@ -47,6 +52,8 @@ struct _LycheeSession {
 
   GMutex lock;
   GQueue idle; /* of LycheeForward: those of earlier answers, for the next */
+  LycheeAttentionOptions attention;
+  LycheeAttentionStats stats;
 };
 
 enum {
@@ -59,6 +66,15 @@ enum {
   PROP_MAX_MEMORY,
   PROP_RESERVE,
   PROP_THREADS,
+  PROP_GRANULARITY,
+  PROP_SINKS,
+  PROP_WINDOW,
+  PROP_PREFILL,
+  PROP_ATTENTION,
+  PROP_BUDGET,
+  PROP_BEAM,
+  PROP_REST,
+  PROP_AUDIT,
   N_PROPS
 };
 
@@ -111,10 +127,14 @@ lychee_session_constructed (GObject *object)
   s->executor = lychee_executor_get (s->threads);
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
-  if (!s->cache)
+  if (!s->cache) {
+    const LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
+
     s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model), s->max_memory);
+    lychee_cache_enable_index (s->cache, &indexing);
+  }
 }
 
 static void
@@ -130,6 +150,36 @@ lychee_session_finalize (GObject *object)
   g_free (s->system_prompt);
   g_mutex_clear (&s->lock);
   G_OBJECT_CLASS (lychee_session_parent_class)->finalize (object);
+}
+
+static void
+set_attention (LycheeAttentionOptions *options, guint id, const GValue *value)
+{
+  if (id == PROP_ATTENTION)
+    options->sparse = g_value_get_enum (value) == LYCHEE_ATTENTION_SPARSE;
+  else if (id == PROP_BUDGET)
+    options->budget = g_value_get_uint (value);
+  else if (id == PROP_BEAM)
+    options->beam = g_value_get_double (value);
+  else if (id == PROP_REST)
+    options->rest = g_value_get_enum (value) == LYCHEE_REST_ESTIMATE;
+  else
+    options->audit = g_value_get_uint (value);
+}
+
+static void
+get_attention (const LycheeAttentionOptions *options, guint id, GValue *value)
+{
+  if (id == PROP_ATTENTION)
+    g_value_set_enum (value, options->sparse ? LYCHEE_ATTENTION_SPARSE : LYCHEE_ATTENTION_DENSE);
+  else if (id == PROP_BUDGET)
+    g_value_set_uint (value, options->budget);
+  else if (id == PROP_BEAM)
+    g_value_set_double (value, options->beam);
+  else if (id == PROP_REST)
+    g_value_set_enum (value, options->rest ? LYCHEE_REST_ESTIMATE : LYCHEE_REST_DROP);
+  else
+    g_value_set_uint (value, options->audit);
 }
 
 static void
@@ -161,6 +211,27 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
     break;
   case PROP_THREADS:
     s->threads = g_value_get_uint (value);
+    break;
+  case PROP_GRANULARITY:
+    s->granularity = g_value_get_enum (value);
+    break;
+  case PROP_SINKS:
+    s->sinks = g_value_get_uint (value);
+    break;
+  case PROP_WINDOW:
+    s->window = g_value_get_uint (value);
+    break;
+  case PROP_PREFILL:
+    s->prefill = g_value_get_enum (value);
+    break;
+  case PROP_ATTENTION:
+  case PROP_BUDGET:
+  case PROP_BEAM:
+  case PROP_REST:
+  case PROP_AUDIT:
+    g_mutex_lock (&s->lock);
+    set_attention (&s->attention, id, value);
+    g_mutex_unlock (&s->lock);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -197,6 +268,27 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_THREADS:
     g_value_set_uint (value, lychee_executor_get_n_threads (s->executor));
     break;
+  case PROP_GRANULARITY:
+    g_value_set_enum (value, s->granularity);
+    break;
+  case PROP_SINKS:
+    g_value_set_uint (value, s->sinks);
+    break;
+  case PROP_WINDOW:
+    g_value_set_uint (value, s->window);
+    break;
+  case PROP_PREFILL:
+    g_value_set_enum (value, s->prefill);
+    break;
+  case PROP_ATTENTION:
+  case PROP_BUDGET:
+  case PROP_BEAM:
+  case PROP_REST:
+  case PROP_AUDIT:
+    g_mutex_lock (&s->lock);
+    get_attention (&s->attention, id, value);
+    g_mutex_unlock (&s->lock);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -207,6 +299,7 @@ lychee_session_class_init (LycheeSessionClass *klass)
 {
   GObjectClass *object = G_OBJECT_CLASS (klass);
   GParamFlags flags = G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY | G_PARAM_STATIC_STRINGS;
+  GParamFlags any_time = G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS;
 
   object->constructed = lychee_session_constructed;
   object->finalize = lychee_session_finalize;
@@ -232,8 +325,38 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
-  props[PROP_THREADS] = g_param_spec_uint (
-      "threads", "Threads", "Threads that compute; 0: one a core", 0, 512, 0, flags);
+  props[PROP_THREADS] = g_param_spec_uint ("threads", "Threads",
+      "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
+  props[PROP_GRANULARITY] = g_param_spec_enum ("granularity", "Granularity",
+      "What the index finds: tokens, or chunks as LycheeCluster was published",
+      LYCHEE_TYPE_GRANULARITY, LYCHEE_GRANULARITY_TOKEN, flags);
+  props[PROP_SINKS] = g_param_spec_uint ("sinks", "Sinks",
+      "Tokens at the beginning that sparse attention always reads", 0, 65536, LYCHEE_DEFAULT_SINKS,
+      flags);
+  props[PROP_WINDOW] =
+      g_param_spec_uint ("window", "Window", "Tokens at the end that sparse attention always reads",
+          0, 65536, LYCHEE_DEFAULT_WINDOW, flags);
+  props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
+      "How transcript and questions are read: dense, or sparse at a flat cost",
+      LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  props[PROP_ATTENTION] = g_param_spec_enum ("attention", "Attention",
+      "How each token of an answer reads the transcript: sparse at a flat cost, or dense",
+      LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_SPARSE, any_time);
+  props[PROP_BUDGET] = g_param_spec_uint ("budget", "Budget",
+      "Tokens that sparse attention reads, sinks and window included; up to this length it is "
+      "dense",
+      1, 1u << 24, LYCHEE_DEFAULT_BUDGET, any_time);
+  props[PROP_BEAM] = g_param_spec_double ("beam", "Beam",
+      "Coarse nodes of the index are opened until they hold beam times the budget; 0: the "
+      "default",
+      0, 1000, 0, any_time);
+  props[PROP_REST] = g_param_spec_enum ("rest", "Rest",
+      "What becomes of the tokens that sparse attention does not read", LYCHEE_TYPE_REST,
+      LYCHEE_REST_ESTIMATE, any_time);
+  props[PROP_AUDIT] = g_param_spec_uint ("audit", "Audit",
+      "Every so many tokens of an answer one layer is answered densely too, to record in the "
+      "statistics what sparse attention missed; 0: never",
+      0, G_MAXUINT, 0, any_time);
   g_object_class_install_properties (object, N_PROPS, props);
 }
 
@@ -274,11 +397,81 @@ lychee_session_get_cache (LycheeSession *session)
   return session->cache;
 }
 
+/**
+ * lychee_session_get_stats:
+ *
+ * Returns: (transfer floating): what was done so far, as a dictionary (see the class)
+ */
+GVariant *
+lychee_session_get_stats (LycheeSession *session)
+{
+  GVariantBuilder b;
+  LycheeAttentionStats stats;
+
+  g_mutex_lock (&session->lock);
+  stats = session->stats;
+  g_mutex_unlock (&session->lock);
+  g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&b, "{sv}", "transcript-tokens",
+      g_variant_new_uint32 (lychee_cache_get_length (session->cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (session->cache)));
+  g_variant_builder_add (&b, "{sv}", "index-bytes",
+      g_variant_new_uint64 (lychee_cache_get_index_bytes (session->cache)));
+  g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));
+  g_variant_builder_add (
+      &b, "{sv}", "dense-fallbacks", g_variant_new_uint64 (stats.dense_fallback));
+  g_variant_builder_add (&b, "{sv}", "sparse-queries", g_variant_new_uint64 (stats.sparse));
+  g_variant_builder_add (&b, "{sv}", "rows-visible", g_variant_new_uint64 (stats.rows_visible));
+  g_variant_builder_add (&b, "{sv}", "rows-read", g_variant_new_uint64 (stats.rows_read));
+  g_variant_builder_add (&b, "{sv}", "rows-estimated", g_variant_new_uint64 (stats.rows_estimated));
+  g_variant_builder_add (&b, "{sv}", "nodes-scored", g_variant_new_uint64 (stats.nodes_scored));
+  g_variant_builder_add (&b, "{sv}", "audits", g_variant_new_uint64 (stats.audits));
+  g_variant_builder_add (&b, "{sv}", "missed-mass",
+      g_variant_new_double (stats.audits > 0 ? stats.missed_mass / stats.audits : 0));
+  g_variant_builder_add (&b, "{sv}", "error",
+      g_variant_new_double (stats.audits > 0 ? stats.error / stats.audits : 0));
+  return g_variant_builder_end (&b);
+}
+
+/* The settings for answers, with those of reading for @prefill. */
+static LycheeAttentionOptions
+get_options (LycheeSession *s, gboolean for_prefill)
+{
+  LycheeAttentionOptions options;
+
+  g_mutex_lock (&s->lock);
+  options = s->attention;
+  g_mutex_unlock (&s->lock);
+  if (for_prefill)
+    options.sparse = s->prefill == LYCHEE_ATTENTION_SPARSE;
+  return options;
+}
+
+/* Counts what @forward did. */
+static void
+collect_stats (LycheeSession *s, LycheeForward *forward)
+{
+  LycheeAttention *attention = lychee_forward_get_attention (forward);
+  LycheeAttentionStats stats;
+
+  lychee_attention_get_stats (attention, &stats);
+  lychee_attention_reset_stats (attention);
+  g_mutex_lock (&s->lock);
+  lychee_attention_add_stats (&s->stats, &stats);
+  g_mutex_unlock (&s->lock);
+}
+
 /* Computes ids of any number. */
 static gboolean
-prefill (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
+prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
 {
+  LycheeAttentionOptions options = get_options (s, TRUE);
+
+  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
   while (n > 0) {
     guint now = MIN (n, LYCHEE_FORWARD_MAX_TOKENS);
 
@@ -312,8 +505,8 @@ check_template (LycheeSession *s, GError **error)
  * Computes what stands before the transcript: the system prompt and the beginning of the user's
  * turn. [method@Session.append] does it when it was not done before.
  *
- * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR, %LYCHEE_MODEL_ERROR,
- *   or %G_IO_ERROR_CANCELLED: the session may be begun again
+ * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR,
+ * %LYCHEE_MODEL_ERROR, or %G_IO_ERROR_CANCELLED: the session may be begun again
  */
 gboolean
 lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError **error)
@@ -330,7 +523,7 @@ lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError 
   ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   lychee_chat_format_append_prefix (session->template, lychee_model_get_tokenizer (session->model),
       system && *system ? system : NULL, DEFAULT_LEAD, ids);
-  if (!prefill (session->reader, session->cache, (const gint32 *) ids->data, ids->len,
+  if (!prefill (session, session->reader, session->cache, (const gint32 *) ids->data, ids->len,
           LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
     lychee_cache_truncate (session->cache, 0);
     return FALSE;
@@ -348,8 +541,8 @@ lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError 
  * Reads a chunk. Its keys and values are in the cache when this returns.
  *
  * Returns: FALSE with an error of %LYCHEE_CACHE_ERROR (FULL when only the reserve is left),
- *   %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR or %G_IO_ERROR_CANCELLED; nothing of the chunk is in
- *   the cache then
+ *   %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR or %G_IO_ERROR_CANCELLED; nothing of the chunk is
+ * in the cache then
  */
 gboolean
 lychee_session_append (
@@ -373,12 +566,13 @@ lychee_session_append (
         lychee_cache_get_max_tokens (session->cache), before);
     return FALSE;
   }
-  if (!prefill (session->reader, session->cache, chunk->ids, chunk->n_ids, LYCHEE_OUTPUT_NONE, NULL,
-          cancellable, error)) {
+  if (!prefill (session, session->reader, session->cache, chunk->ids, chunk->n_ids,
+          LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
     lychee_cache_truncate (session->cache, before);
     return FALSE;
   }
   lychee_cache_add_chunk (session->cache, chunk, before);
+  collect_stats (session, session->reader);
   return TRUE;
 }
 
@@ -410,7 +604,9 @@ generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const flo
   LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (s->model);
   g_autoptr (LycheeDecoder) decoder = lychee_decoder_new (tokenizer);
   guint n_vocab = lychee_model_get_n_vocab (s->model);
+  LycheeAttentionOptions options = get_options (s, FALSE);
 
+  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
   for (;;) {
     gint32 id = lychee_sampler_sample (sampler, logits, n_vocab);
     gsize had = text->len;
@@ -529,10 +725,11 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   text = g_string_new (NULL);
 
   forward = take_forward (session);
-  ok = prefill (forward, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST, &logits,
-           cancellable, &local) &&
+  ok = prefill (session, forward, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST,
+           &logits, cancellable, &local) &&
        generate (session, forward, tail, logits, own_sampler, max_tokens, func, user_data, begun,
            answer, text, cancellable, &local);
+  collect_stats (session, forward);
   give_forward (session, forward);
 
   answer->text = g_string_free (text, FALSE);

@@ -6,6 +6,7 @@
 #include "lychee-cache.h"
 #include "lychee-chat-template.h"
 #include "lychee-chunker.h"
+#include "lychee-enums.h"
 #include "lychee-model.h"
 #include "lychee-sampler.h"
 #include "lychee-session.h"

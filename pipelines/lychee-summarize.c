@@ -85,7 +85,8 @@ show_progress (Run *run, const GstStructure *progress)
   gst_structure_get (progress, "tokens", G_TYPE_UINT, &tokens, "rate", G_TYPE_DOUBLE, &rate,
       "seconds", G_TYPE_DOUBLE, &seconds, NULL);
   g_string_printf (text, "reading: %u tokens, %.0f tokens/s", tokens, rate);
-  if (run->file_size > 0 && gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
+  if (run->file_size >= 4 * BLOCK_SIZE &&
+      gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
     g_string_append_printf (
         text, ", %d %% of the file", (int) (100 * CLAMP ((double) place / run->file_size, 0, 1)));
   }

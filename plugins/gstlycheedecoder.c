@@ -42,6 +42,7 @@
 #include "lychee-kv-memory.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
+#include "lychee-settings.h"
 #include "lychee-session.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
@@ -61,9 +62,12 @@ enum {
   PROP_MIN_P,
   PROP_REPETITION_PENALTY,
   PROP_SEED,
-  PROP_THREADS,
   PROP_STATS,
+  PROP_SETTINGS,
 };
+
+static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
+  "prefill", "audit", NULL };
 
 /* What an answer is about: all that the answering thread needs, taken when it is asked for. */
 typedef struct {
@@ -96,7 +100,7 @@ struct _GstLycheeDecoder {
   LycheeModelSlot slot;
   char *prompt;
   guint max_tokens;
-  guint threads;
+  LycheeSettings settings;
   LycheeSampler *sampler; /* holds its settings */
 
   /* Under lock, which is never held while something is pushed or posted. */
@@ -259,15 +263,8 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
   install_sampler_property (object_class, PROP_SEED, sampler_class, "seed", "Seed",
       "Where chance begins: the same seed gives the same answer (no effect at temperature 0)");
 
-  /**
-   * lycheedecoder:threads:
-   *
-   * Threads that compute.
-   */
-  g_object_class_install_property (object_class, PROP_THREADS,
-      g_param_spec_uint ("threads", "Threads",
-          "Threads that compute; 0: one for each processor core", 0, 512, 0,
-          flags | GST_PARAM_MUTABLE_PLAYING));
+  /* How the transcript is read for an answer: see LycheeSession. */
+  lychee_settings_install (object_class, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_PLAYING);
 
   /**
    * lycheedecoder:stats:
@@ -275,7 +272,12 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
    * `answers` and `cancelled` (uint): answers that have ended, and how many of them before their
    * end. Of the last one: `transcript-tokens`, `prompt-tokens`, `answer-tokens` (uint),
    * `seconds-to-first`, `seconds`, `tokens-per-second` (double), `cache-bytes` (uint64): keys and
-   * values of the transcript, `truncated` (boolean).
+   * values of the transcript, `truncated` (boolean). And what its attention did, where a query is
+   * one token, layer and KV head: `dense-queries`, `dense-fallbacks` (sparse was asked for and the
+   * transcript shorter than the budget), `sparse-queries`, `rows-visible` (keys that dense
+   * attention would have read for these), `rows-read`, `rows-estimated`, `nodes-scored`,
+   * `index-bytes` (uint64); with #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`
+   * (double).
    */
   g_object_class_install_property (object_class, PROP_STATS,
       g_param_spec_boxed ("stats", "Statistics",
@@ -315,6 +317,7 @@ gst_lychee_decoder_init (GstLycheeDecoder *self)
   g_cond_init (&self->idle);
   self->prompt = g_strdup (DEFAULT_PROMPT);
   self->max_tokens = DEFAULT_MAX_TOKENS;
+  lychee_settings_init (&self->settings, PROP_SETTINGS, settings_names);
   self->sampler = lychee_sampler_new ();
   self->allocator = lychee_kv_allocator_new ();
   self->flushing = TRUE;
@@ -349,6 +352,7 @@ gst_lychee_decoder_finalize (GObject *object)
   g_clear_object (&self->sampler);
   gst_clear_object (&self->allocator);
   gst_structure_free (self->stats);
+  lychee_settings_clear (&self->settings);
   g_free (self->prompt);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->idle);
@@ -382,11 +386,9 @@ gst_lychee_decoder_set_property (GObject *object, guint id, const GValue *value,
   case PROP_SEED:
     g_object_set_property (G_OBJECT (self->sampler), pspec->name, value);
     break;
-  case PROP_THREADS:
-    self->threads = g_value_get_uint (value);
-    break;
   default:
-    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    if (!lychee_settings_set (&self->settings, id, value))
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
 }
@@ -423,11 +425,9 @@ gst_lychee_decoder_get_property (GObject *object, guint id, GValue *value, GPara
   case PROP_SEED:
     g_object_get_property (G_OBJECT (self->sampler), pspec->name, value);
     break;
-  case PROP_THREADS:
-    g_value_set_uint (value, self->threads);
-    break;
   default:
-    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    if (!lychee_settings_get (&self->settings, id, value))
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
 }
@@ -492,8 +492,13 @@ finish_to_string (LycheeFinish finish)
 }
 
 static void
-note_stats (GstLycheeDecoder *self, Job *job, const LycheeAnswer *answer)
+note_stats (GstLycheeDecoder *self, Job *job, const LycheeAnswer *answer, LycheeSession *session)
 {
+  GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
+  GVariantIter iter;
+  const char *key;
+  GVariant *entry;
+
   double seconds = answer->seconds - answer->seconds_to_first;
 
   g_mutex_lock (&self->lock);
@@ -509,9 +514,16 @@ note_stats (GstLycheeDecoder *self, Job *job, const LycheeAnswer *answer)
       answer->seconds_to_first, "seconds", G_TYPE_DOUBLE, answer->seconds, "tokens-per-second",
       G_TYPE_DOUBLE,
       answer->answer_tokens > 1 && seconds > 0 ? (answer->answer_tokens - 1) / seconds : 0.0,
-      "cache-bytes", G_TYPE_UINT64, lychee_cache_get_bytes (job->transcript.cache), "truncated",
-      G_TYPE_BOOLEAN, job->transcript.truncated, NULL);
+      "truncated", G_TYPE_BOOLEAN, job->transcript.truncated, NULL);
+  g_variant_iter_init (&iter, attention);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &entry)) {
+    if (g_variant_is_of_type (entry, G_VARIANT_TYPE_UINT64))
+      gst_structure_set (self->stats, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
+    else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
+      gst_structure_set (self->stats, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
+  }
   g_mutex_unlock (&self->lock);
+  g_variant_unref (attention);
 }
 
 static void
@@ -539,27 +551,25 @@ gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
   LycheeSession *session;
   LycheeAnswer *answer;
   char *prompt;
-  guint max_tokens, threads;
+  guint max_tokens;
 
   GST_OBJECT_LOCK (self);
   prompt = g_strdup (self->prompt != NULL ? self->prompt : "");
   max_tokens = self->max_tokens;
-  threads = self->threads;
   sampler = lychee_sampler_copy (self->sampler);
   GST_OBJECT_UNLOCK (self);
 
   GST_INFO_OBJECT (
       self, "answers “%s” from %" G_GUINT64_FORMAT " tokens", prompt, job->transcript.tokens);
-  session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache", job->transcript.cache,
-      "template", job->transcript.format, "threads", threads, NULL);
+  session = lychee_settings_new_session (
+      &self->settings, self, model, job->transcript.cache, job->transcript.format);
   answer = lychee_session_ask (
       session, prompt, sampler, max_tokens, push_piece, &piece, job->cancellable, &error);
-  g_object_unref (session);
   g_object_unref (sampler);
   g_object_unref (model);
 
   if (answer != NULL) {
-    note_stats (self, job, answer);
+    note_stats (self, job, answer, session);
     /* Before end of stream: who stops at that has it then. */
     post_answer (self, job, prompt, answer);
     lychee_answer_unref (answer);
@@ -570,6 +580,7 @@ gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
     g_clear_error (&error);
     job->flow = GST_FLOW_ERROR;
   }
+  g_object_unref (session);
   g_free (prompt);
 
   if (job->flow != GST_FLOW_FLUSHING && job_is_wanted (self, job))

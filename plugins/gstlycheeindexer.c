@@ -45,6 +45,7 @@
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
 #include "lychee-session.h"
+#include "lychee-settings.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_indexer_debug);
 #define GST_CAT_DEFAULT lychee_indexer_debug
@@ -58,13 +59,12 @@ GST_DEBUG_CATEGORY_STATIC (lychee_indexer_debug);
 enum {
   PROP_0,
   PROP_MODEL,
-  PROP_SYSTEM_PROMPT,
-  PROP_TEMPLATE,
-  PROP_MAX_CONTEXT,
-  PROP_MAX_MEMORY,
-  PROP_RESERVE,
-  PROP_THREADS,
+  PROP_SETTINGS,
 };
+
+static const char *const settings_names[] = { "system-prompt", "template", "max-context",
+  "max-memory", "reserve", "threads", "granularity", "sinks", "window", "prefill", "budget", "beam",
+  "rest", NULL };
 
 struct _GstLycheeIndexer {
   GstElement parent;
@@ -74,12 +74,7 @@ struct _GstLycheeIndexer {
 
   /* under the object lock */
   LycheeModelSlot slot;
-  char *system_prompt;
-  LycheeChatFormat template;
-  guint max_context;
-  guint64 max_memory;
-  guint reserve;
-  guint threads;
+  LycheeSettings settings;
   GCancellable *cancellable; /* of the reading under way; flush and shutdown cancel it */
 
   /* of the streaming thread */
@@ -132,13 +127,6 @@ gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
-  GObjectClass *session_class = g_type_class_ref (LYCHEE_TYPE_SESSION);
-  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
-  const char *system_prompt =
-      G_PARAM_SPEC_STRING (g_object_class_find_property (session_class, "system-prompt"))
-          ->default_value;
-  guint reserve =
-      G_PARAM_SPEC_UINT (g_object_class_find_property (session_class, "reserve"))->default_value;
 
   object_class->finalize = gst_lychee_indexer_finalize;
   object_class->set_property = gst_lychee_indexer_set_property;
@@ -147,74 +135,13 @@ gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
 
   lychee_model_slot_install_property (object_class, PROP_MODEL);
 
-  /**
-   * lycheeindexer:system-prompt:
-   *
-   * What the model is told before the transcript.
-   */
-  g_object_class_install_property (object_class, PROP_SYSTEM_PROMPT,
-      g_param_spec_string ("system-prompt", "System prompt",
-          "What the model is told before the transcript; empty: nothing", system_prompt, flags));
-
-  /**
-   * lycheeindexer:template:
-   *
-   * Chat template that prompt and transcript are put into. One that is unknown is that of the model
-   * file, which must then be one of the others.
-   */
-  g_object_class_install_property (object_class, PROP_TEMPLATE,
-      g_param_spec_enum ("template", "Chat template",
-          "Chat template that prompt and transcript are put into; unknown: the one in the model "
-          "file",
-          LYCHEE_TYPE_CHAT_FORMAT, LYCHEE_CHAT_FORMAT_UNKNOWN, flags));
-
-  /**
-   * lycheeindexer:max-context:
-   *
-   * Most tokens of prompt, transcript and answer together.
-   */
-  g_object_class_install_property (object_class, PROP_MAX_CONTEXT,
-      g_param_spec_uint ("max-context", "Maximum context",
-          "Most tokens of prompt, transcript and answer together; 0: as many as the model was "
-          "trained for",
-          0, 1u << 24, 0, flags));
-
-  /**
-   * lycheeindexer:max-memory:
-   *
-   * Most bytes of keys and values, with those of the answers under way.
-   */
-  g_object_class_install_property (object_class, PROP_MAX_MEMORY,
-      g_param_spec_uint64 ("max-memory", "Maximum memory",
-          "Most bytes of keys and values, with those of the answers under way; 0: no limit", 0,
-          G_MAXUINT64, 0, flags));
-
-  /**
-   * lycheeindexer:reserve:
-   *
-   * Tokens of the context that the transcript leaves free for a question and its answer.
-   */
-  g_object_class_install_property (object_class, PROP_RESERVE,
-      g_param_spec_uint ("reserve", "Reserve",
-          "Tokens of the context that the transcript leaves free for a question and its answer, at "
-          "most half of the context",
-          0, 1u << 24, reserve, flags));
-
-  /**
-   * lycheeindexer:threads:
-   *
-   * Threads that compute.
-   */
-  g_object_class_install_property (object_class, PROP_THREADS,
-      g_param_spec_uint ("threads", "Threads",
-          "Threads that compute; 0: one for each processor core", 0, 512, 0, flags));
+  /* What a session is made with: see LycheeSession. */
+  lychee_settings_install (object_class, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_READY);
 
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee indexer", "Filter/Text",
       "Reads a transcript with a language model and keeps its KV cache", "The Lychee authors");
-  gst_type_mark_as_plugin_api (LYCHEE_TYPE_CHAT_FORMAT, 0);
-  g_type_class_unref (session_class);
 }
 
 /* Forgets the transcript: what comes is a new one. */
@@ -239,12 +166,7 @@ gst_lychee_indexer_reset (GstLycheeIndexer *self)
 static void
 gst_lychee_indexer_init (GstLycheeIndexer *self)
 {
-  GObjectClass *klass = G_OBJECT_GET_CLASS (self);
-
-  self->system_prompt = g_strdup (
-      G_PARAM_SPEC_STRING (g_object_class_find_property (klass, "system-prompt"))->default_value);
-  self->reserve =
-      G_PARAM_SPEC_UINT (g_object_class_find_property (klass, "reserve"))->default_value;
+  lychee_settings_init (&self->settings, PROP_SETTINGS, settings_names);
   self->cancellable = g_cancellable_new ();
   gst_lychee_indexer_reset (self);
 
@@ -269,7 +191,7 @@ gst_lychee_indexer_finalize (GObject *object)
   lychee_model_slot_clear (&self->slot);
   g_clear_object (&self->cancellable);
   gst_clear_object (&self->allocator);
-  g_free (self->system_prompt);
+  lychee_settings_clear (&self->settings);
   g_free (self->stream_id);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
@@ -285,29 +207,8 @@ gst_lychee_indexer_set_property (GObject *object, guint id, const GValue *value,
   }
 
   GST_OBJECT_LOCK (self);
-  switch (id) {
-  case PROP_SYSTEM_PROMPT:
-    g_free (self->system_prompt);
-    self->system_prompt = g_value_dup_string (value);
-    break;
-  case PROP_TEMPLATE:
-    self->template = g_value_get_enum (value);
-    break;
-  case PROP_MAX_CONTEXT:
-    self->max_context = g_value_get_uint (value);
-    break;
-  case PROP_MAX_MEMORY:
-    self->max_memory = g_value_get_uint64 (value);
-    break;
-  case PROP_RESERVE:
-    self->reserve = g_value_get_uint (value);
-    break;
-  case PROP_THREADS:
-    self->threads = g_value_get_uint (value);
-    break;
-  default:
+  if (!lychee_settings_set (&self->settings, id, value))
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-  }
   GST_OBJECT_UNLOCK (self);
 }
 
@@ -322,28 +223,8 @@ gst_lychee_indexer_get_property (GObject *object, guint id, GValue *value, GPara
   }
 
   GST_OBJECT_LOCK (self);
-  switch (id) {
-  case PROP_SYSTEM_PROMPT:
-    g_value_set_string (value, self->system_prompt);
-    break;
-  case PROP_TEMPLATE:
-    g_value_set_enum (value, self->template);
-    break;
-  case PROP_MAX_CONTEXT:
-    g_value_set_uint (value, self->max_context);
-    break;
-  case PROP_MAX_MEMORY:
-    g_value_set_uint64 (value, self->max_memory);
-    break;
-  case PROP_RESERVE:
-    g_value_set_uint (value, self->reserve);
-    break;
-  case PROP_THREADS:
-    g_value_set_uint (value, self->threads);
-    break;
-  default:
+  if (!lychee_settings_get (&self->settings, id, value))
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-  }
   GST_OBJECT_UNLOCK (self);
 }
 
@@ -435,34 +316,15 @@ static gboolean
 ensure_session (GstLycheeIndexer *self)
 {
   LycheeModel *model;
-  LycheeSession *session;
 
   if (self->session != NULL)
     return TRUE;
   model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
   if (model == NULL)
     return FALSE;
-
-  char *system_prompt;
-  LycheeChatFormat template;
-  guint max_context, reserve, threads;
-  guint64 max_memory;
-
-  GST_OBJECT_LOCK (self);
-  system_prompt = g_strdup (self->system_prompt);
-  template = self->template;
-  max_context = self->max_context;
-  max_memory = self->max_memory;
-  reserve = self->reserve;
-  threads = self->threads;
-  GST_OBJECT_UNLOCK (self);
-
-  session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "system-prompt", system_prompt,
-      "template", template, "max-context", max_context, "max-memory", max_memory, "reserve",
-      reserve, "threads", threads, NULL);
-  g_object_get (session, "template", &self->format, NULL);
-  self->session = session;
-  g_free (system_prompt);
+  self->session =
+      lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_UNKNOWN);
+  g_object_get (self->session, "template", &self->format, NULL);
   g_object_unref (model);
   return TRUE;
 }

@@ -73,7 +73,7 @@ typedef struct {
 #define TINY(...)                                                                                  \
   {                                                                                                \
     .seed = 7, .n_layers = 2, .n_embd = 64, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16,         \
-    .n_ff = 96, .n_context = 2048, .type = GGML_TYPE_F32, .tied = FALSE, .rope_freq_base = 10000,   \
+    .n_ff = 96, .n_context = 2048, .type = GGML_TYPE_F32, .tied = FALSE, .rope_freq_base = 10000,  \
     __VA_ARGS__                                                                                    \
   }
 

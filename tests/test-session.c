@@ -36,8 +36,8 @@ read_chunks (LycheeSession *session, guint first, guint n)
 static LycheeSession *
 new_session (guint max_context)
 {
-  return g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-context", max_context, "reserve",
-      100, NULL);
+  return g_object_new (
+      LYCHEE_TYPE_SESSION, "model", model, "max-context", max_context, "reserve", 100, NULL);
 }
 
 static LycheeSampler *
@@ -322,6 +322,102 @@ test_threads (void)
     g_thread_join (threads[i]);
 }
 
+static guint64
+get_count (LycheeSession *session, const char *name)
+{
+  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  guint64 n;
+
+  g_assert_true (g_variant_lookup (stats, name, "t", &n));
+  return n;
+}
+
+static double
+get_number (LycheeSession *session, const char *name)
+{
+  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  double n;
+
+  g_assert_true (g_variant_lookup (stats, name, "d", &n));
+  return n;
+}
+
+/* Up to the budget sparse is dense, to the letter, and the counters say so. */
+static void
+test_below_budget (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeAnswer) sparse = NULL, dense = NULL;
+
+  read_chunks (session, 0, 30);
+  sparse = ask (session, NULL, 30);
+  g_assert_cmpuint (get_count (session, "sparse-queries"), ==, 0);
+  g_assert_cmpuint (get_count (session, "dense-fallbacks"), >, 0);
+  g_object_set (session, "attention", LYCHEE_ATTENTION_DENSE, NULL);
+  dense = ask (session, NULL, 30);
+  g_assert_cmpstr (sparse->text, ==, dense->text);
+}
+
+/* Beyond it fewer tokens are read than there are, and the audit has small figures. */
+static void
+test_sparse (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  g_autoptr (LycheeAnswer) answer = NULL;
+  guint64 visible, read, estimated, queries;
+
+  read_chunks (session, 0, 100);
+  g_object_set (session, "budget", 256, "audit", 1, NULL);
+  answer = ask (session, NULL, 40);
+  queries = get_count (session, "sparse-queries");
+  visible = get_count (session, "rows-visible");
+  read = get_count (session, "rows-read");
+  estimated = get_count (session, "rows-estimated");
+  g_assert_cmpuint (queries, >, 0);
+  g_assert_cmpuint (read, <=, queries * 257);
+  g_assert_cmpuint (read, >, queries * 200);
+  g_assert_cmpuint (read + estimated, ==, visible);
+  g_assert_cmpuint (get_count (session, "nodes-scored"), >, 0);
+  g_assert_cmpuint (get_count (session, "audits"), >, 0);
+  g_assert_cmpfloat (get_number (session, "missed-mass"), >, 0);
+  g_assert_cmpfloat (get_number (session, "missed-mass"), <, 0.8);
+  g_assert_cmpfloat (get_number (session, "error"), >, 0);
+  g_assert_cmpfloat (get_number (session, "error"), <, 0.5);
+}
+
+/* Each way of reading works, and stays within its budget. */
+static void
+test_settings (void)
+{
+  const struct {
+    const char *granularity;
+    const char *rest;
+    const char *prefill;
+  } cases[] = { { "token", "estimate", "dense" }, { "token", "drop", "dense" },
+    { "chunk", "estimate", "dense" }, { "chunk", "drop", "sparse" },
+    { "token", "estimate", "sparse" } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autoptr (LycheeAnswer) answer = NULL;
+    g_autoptr (LycheeSession) session = g_object_new (LYCHEE_TYPE_SESSION, "model", model,
+        "granularity",
+        g_str_equal (cases[i].granularity, "chunk") ? LYCHEE_GRANULARITY_CHUNK
+                                                    : LYCHEE_GRANULARITY_TOKEN,
+        "prefill",
+        g_str_equal (cases[i].prefill, "sparse") ? LYCHEE_ATTENTION_SPARSE : LYCHEE_ATTENTION_DENSE,
+        "rest", g_str_equal (cases[i].rest, "drop") ? LYCHEE_REST_DROP : LYCHEE_REST_ESTIMATE,
+        "budget", 256, "audit", 3, NULL);
+    read_chunks (session, 0, 60);
+    answer = ask (session, NULL, 40);
+    g_assert_cmpuint (get_count (session, "sparse-queries"), >, 0);
+    g_assert_cmpuint (
+        get_count (session, "rows-read"), <=, get_count (session, "sparse-queries") * (256 + 12));
+    if (g_str_equal (cases[i].rest, "drop"))
+      g_assert_cmpuint (get_count (session, "rows-estimated"), ==, 0);
+    g_assert_cmpfloat (get_number (session, "error"), <, 1);
+  }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -346,6 +442,9 @@ main (int argc, char **argv)
   g_test_add_func ("/session/cancel", test_cancel);
   g_test_add_func ("/session/shared-cache", test_shared_cache);
   g_test_add_func ("/session/threads", test_threads);
+  g_test_add_func ("/session/below-budget", test_below_budget);
+  g_test_add_func ("/session/sparse", test_sparse);
+  g_test_add_func ("/session/settings", test_settings);
   result = g_test_run ();
   g_object_unref (model);
   lychee_test_remove_dir (dir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* lychee-bench tokens, logits: what the tokenizer and the model say. */
+/* lychee-bench tokens, logits, perplexity: what the tokenizer and the model say. */
 
 #include "bench.h"
 
@@ -146,5 +146,92 @@ bench_logits (int argc, char **argv)
     }
     puts ("]}");
   }
+  return 0;
+}
+
+/* Reads a text in chunks, as a transcript is read, and sums up how surprising it was. */
+int
+bench_perplexity (int argc, char **argv)
+{
+  Bench bench = { 0 };
+  char *path = NULL, *mode = NULL;
+  gint n_tokens = 4096, chunk = 12, budget = LYCHEE_DEFAULT_BUDGET, step = 2048;
+  const GOptionEntry entries[] = {
+    { "text", 'f', 0, G_OPTION_ARG_FILENAME, &path, "text to read", "FILE" },
+    { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to read (default 4096)", "N" },
+    { "chunk", 'c', 0, G_OPTION_ARG_INT, &chunk, "tokens a chunk (default 12)", "N" },
+    { "prefill", 'p', 0, G_OPTION_ARG_STRING, &mode, "dense or sparse (default dense)", "MODE" },
+    { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
+    { "step", 's', 0, G_OPTION_ARG_INT, &step, "print a mean every so many tokens", "N" }, { NULL }
+  };
+  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
+    .window = LYCHEE_DEFAULT_WINDOW };
+  LycheeAttentionOptions options = { .rest = TRUE };
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (LycheeExecutor) executor = NULL;
+  g_autoptr (LycheeForward) forward = NULL;
+  g_autoptr (LycheeCache) cache = NULL;
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr (GError) error = NULL;
+  g_autofree char *text = NULL;
+  double all = 0, since = 0;
+  guint n_vocab, n_since = 0, n_all = 0;
+  gsize length;
+
+  bench_parse (&bench, entries,
+      "Reads a text in chunks and prints the mean negative log-likelihood of its tokens, by "
+      "position.",
+      &argc, &argv);
+  if (!path)
+    bench_fail ("--text is missing");
+  if (mode && !g_str_equal (mode, "dense") && !g_str_equal (mode, "sparse"))
+    bench_fail ("--prefill: “%s” is neither dense nor sparse", mode);
+  if (!g_file_get_contents (path, &text, &length, &error))
+    bench_fail ("%s", error->message);
+  chunk = CLAMP (chunk, 1, LYCHEE_FORWARD_MAX_TOKENS);
+  options.sparse = g_strcmp0 (mode, "sparse") == 0;
+  options.budget = MAX (budget, 1);
+  model = bench_load (&bench);
+  lychee_tokenizer_encode (
+      lychee_model_get_tokenizer (model), text, length, LYCHEE_TOKENIZER_NONE, ids);
+  if ((gint) ids->len < n_tokens)
+    bench_fail ("%s has %u tokens, and %d are wanted", path, ids->len, n_tokens);
+  executor = lychee_executor_get (bench.threads);
+  forward = lychee_forward_new (model, executor);
+  cache = bench_new_cache (model, n_tokens);
+  lychee_cache_enable_index (cache, &indexing);
+  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  n_vocab = lychee_model_get_n_vocab (model);
+  for (gint first = 0; first < n_tokens; first += chunk) {
+    guint n = MIN (chunk, n_tokens - first);
+    const float *logits;
+
+    if (!lychee_forward_run (forward, cache, (gint32 *) ids->data + first, n, LYCHEE_OUTPUT_ALL,
+            &logits, NULL, &error))
+      bench_fail ("%s", error->message);
+    for (guint i = 0; i < n && first + (gint) i + 1 < n_tokens; i++) {
+      const float *row = logits + (gsize) i * n_vocab;
+
+      since += log_sum_exp (row, n_vocab) - row[g_array_index (ids, gint32, first + i + 1)];
+      n_since++;
+    }
+    if (first / step != (first + (gint) n) / step || first + (gint) n >= n_tokens) {
+      all += since;
+      n_all += n_since;
+      if (bench.json)
+        printf ("{\"position\": %u, \"nll\": %.5f, \"mean_nll\": %.5f, \"prefill\": \"%s\", "
+                "\"budget\": %u}\n",
+            first + n, since / n_since, all / n_all, options.sparse ? "sparse" : "dense",
+            options.budget);
+      else
+        printf ("up to %7u: %.4f, all %.4f (perplexity %.3f)\n", first + n, since / n_since,
+            all / n_all, exp (all / n_all));
+      fflush (stdout);
+      since = 0;
+      n_since = 0;
+    }
+  }
+  g_free (path);
+  g_free (mode);
   return 0;
 }

@@ -32,7 +32,9 @@ void bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache,
 
 int bench_tokens (int argc, char **argv);
 int bench_logits (int argc, char **argv);
+int bench_perplexity (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
+int bench_fidelity (int argc, char **argv);
 
 G_END_DECLS

@@ -19,8 +19,10 @@ static const struct {
 } commands[] = {
   { "tokens", bench_tokens, "ids of the text on standard input, as a JSON array" },
   { "logits", bench_logits, "the ten best ids at each position of --ids" },
+  { "perplexity", bench_perplexity, "how surprising a text is, read dense or sparse" },
   { "decode", bench_decode, "time per decoded token, by depth" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+  { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };
 
 void

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "fidelity.h"
+
+#include "lychee-chunker.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Text to ids, and to the places where the chunker would cut it. */
+static void
+read_text (Fidelity *f)
+{
+  LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (f->model);
+  g_autoptr (LycheeEncoder) encoder = lychee_encoder_new (tokenizer, LYCHEE_TOKENIZER_NONE);
+  g_autoptr (LycheeChunker) chunker = lychee_chunker_new (8, 16);
+  g_autoptr (GArray) tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
+  g_autoptr (GPtrArray) chunks =
+      g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
+  g_autofree char *text = NULL;
+  g_autoptr (GError) error = NULL;
+  gsize length;
+  guint end;
+
+  if (!g_file_get_contents (f->text_path, &text, &length, &error))
+    bench_fail ("%s", error->message);
+  f->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  f->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
+  if (lychee_tokenizer_get_add_bos (tokenizer)) {
+    gint32 bos = lychee_tokenizer_get_bos (tokenizer);
+
+    g_array_append_val (f->ids, bos);
+  }
+  end = f->ids->len;
+  lychee_encoder_push (encoder, text, length, tokens);
+  lychee_encoder_finish (encoder, tokens);
+  for (guint i = 0; i < tokens->len; i++) {
+    const LycheeToken *token = &g_array_index (tokens, LycheeToken, i);
+    LycheeChunkerToken place = { .id = token->id,
+      .text = text + token->offset,
+      .text_length = token->length,
+      .pts = LYCHEE_TIME_NONE,
+      .duration = LYCHEE_TIME_NONE };
+
+    g_array_append_val (f->ids, token->id);
+    lychee_chunker_push (chunker, &place, chunks);
+  }
+  lychee_chunker_drain (chunker, chunks);
+  for (guint i = 0; i < chunks->len; i++) {
+    end += ((LycheeChunk *) chunks->pdata[i])->n_ids;
+    g_array_append_val (f->item_ends, end);
+  }
+}
+
+static void
+choose_layers (Fidelity *f, const char *list)
+{
+  g_autoptr (GArray) layers = NULL;
+
+  f->measured = g_new0 (gboolean, f->n_layers);
+  if (!list || g_str_equal (list, "all")) {
+    for (guint i = 0; i < f->n_layers; i++)
+      f->measured[i] = TRUE;
+    return;
+  }
+  layers = bench_parse_numbers ("--layers", list);
+  for (guint i = 0; i < layers->len; i++) {
+    guint layer = g_array_index (layers, guint, i);
+
+    if (layer >= f->n_layers)
+      bench_fail ("--layers: the model has layers 0 to %u", f->n_layers - 1);
+    f->measured[layer] = TRUE;
+  }
+}
+
+static void
+choose_policies (Fidelity *f, const char *list)
+{
+  g_auto (GStrv) names = g_strsplit (list ? list : "", ",", -1);
+
+  f->policies = g_ptr_array_new ();
+  for (const Policy *const *policy = policy_list (); !list && *policy; policy++)
+    g_ptr_array_add (f->policies, (gpointer) *policy);
+  for (char **name = names; *name; name++) {
+    const Policy *policy = policy_find (g_strstrip (*name));
+
+    if (!policy)
+      bench_fail ("--policies: “%s” is none of them; see --help", *name);
+    g_ptr_array_add (f->policies, (gpointer) policy);
+  }
+}
+
+void
+fidelity_open (Fidelity *f, const char *layers, const char *policies, const char *budgets)
+{
+  g_autoptr (GArray) numbers = bench_parse_numbers ("--budgets", budgets);
+
+  if (!f->text_path)
+    bench_fail ("--text is missing");
+  for (guint i = 0; i < numbers->len; i++)
+    if (g_array_index (numbers, guint, i) <= FIDELITY_SINKS + FIDELITY_WINDOW)
+      bench_fail ("--budgets: %u sinks and a window of %u are inside the budget", FIDELITY_SINKS,
+          FIDELITY_WINDOW);
+  f->n_budgets = numbers->len;
+  f->budgets = (guint *) (gpointer) g_array_free (g_steal_pointer (&numbers), FALSE);
+  choose_policies (f, policies);
+
+  f->model = bench_load (&f->bench);
+  f->executor = lychee_executor_get (f->bench.threads);
+  f->forward = lychee_forward_new (f->model, f->executor);
+  f->n_layers = lychee_model_get_n_layers (f->model);
+  f->n_kv_heads = lychee_model_get_n_kv_heads (f->model);
+  f->group = lychee_model_get_n_heads (f->model) / f->n_kv_heads;
+  f->head_dim = lychee_model_get_head_dim (f->model);
+  choose_layers (f, layers);
+  read_text (f);
+  if (f->ids->len < f->n_tokens + f->n_queries)
+    bench_fail ("“%s” has %u tokens, which is not %u and %u queries", f->text_path, f->ids->len,
+        f->n_tokens, f->n_queries);
+  f->cache = bench_new_cache (f->model, f->n_tokens + f->n_queries);
+}
+
+void
+fidelity_close (Fidelity *f)
+{
+  g_clear_object (&f->cache);
+  g_clear_pointer (&f->forward, lychee_forward_free);
+  g_clear_pointer (&f->executor, lychee_executor_unref);
+  g_clear_object (&f->model);
+  g_clear_pointer (&f->ids, g_array_unref);
+  g_clear_pointer (&f->item_ends, g_array_unref);
+  g_clear_pointer (&f->policies, g_ptr_array_unref);
+  g_clear_pointer (&f->measured, g_free);
+  g_clear_pointer (&f->budgets, g_free);
+}
+
+void
+fidelity_read (Fidelity *f, guint n_tokens)
+{
+  g_autoptr (GError) error = NULL;
+
+  for (guint at = lychee_cache_get_length (f->cache); at < n_tokens;) {
+    guint n = MIN (n_tokens - at, LYCHEE_FORWARD_MAX_TOKENS);
+
+    if (!lychee_forward_run (f->forward, f->cache, &g_array_index (f->ids, gint32, at), n,
+            LYCHEE_OUTPUT_NONE, NULL, NULL, &error))
+      bench_fail ("%s", error->message);
+    at += n;
+  }
+}
+
+/* Banks */
+
+PolicyBank *
+fidelity_new_bank (Fidelity *f, const Policy *policy, gboolean only_measured)
+{
+  PolicyBank *bank = g_new (PolicyBank, 1);
+
+  *bank = (PolicyBank){ policy, f->n_layers * f->n_kv_heads, NULL };
+  bank->states = g_new0 (PolicyState *, bank->n);
+  for (guint i = 0; i < bank->n; i++) {
+    PolicySpec spec = {
+      .head_dim = f->head_dim,
+      .scale = 1 / sqrtf (f->head_dim),
+      .sinks = FIDELITY_SINKS,
+      .window = FIDELITY_WINDOW,
+      .seed = i,
+      .item_ends = (const guint *) (gpointer) f->item_ends->data,
+      .n_item_ends = f->item_ends->len,
+    };
+
+    if (!only_measured || f->measured[i / f->n_kv_heads])
+      bank->states[i] = policy_state_new (policy, &spec);
+  }
+  return bank;
+}
+
+PolicyBank *
+policy_bank_copy (const PolicyBank *bank)
+{
+  PolicyBank *copy = g_memdup2 (bank, sizeof *bank);
+
+  copy->states = g_new0 (PolicyState *, bank->n);
+  for (guint i = 0; i < bank->n; i++)
+    if (bank->states[i])
+      copy->states[i] = policy_state_copy (bank->states[i]);
+  return copy;
+}
+
+void
+policy_bank_free (PolicyBank *bank)
+{
+  for (guint i = 0; i < bank->n; i++)
+    g_clear_pointer (&bank->states[i], policy_state_free);
+  g_free (bank->states);
+  g_free (bank);
+}
+
+void
+policy_bank_update (PolicyBank *bank, LycheeCache *cache, PolicyStateFunc func)
+{
+  guint n_heads = lychee_cache_get_n_kv_heads (cache);
+
+  for (guint i = 0; i < bank->n; i++) {
+    LycheeRows rows;
+
+    if (!bank->states[i])
+      continue;
+    lychee_cache_get_rows (cache, i / n_heads, i % n_heads, &rows);
+    func (bank->states[i], &rows, lychee_cache_get_length (cache));
+  }
+}
+
+double
+policy_bank_get_metadata (const PolicyBank *bank, const Fidelity *f, guint n_tokens)
+{
+  double bytes = 0, rows = 0;
+
+  for (guint i = 0; i < bank->n; i++)
+    if (bank->states[i]) {
+      bytes += policy_state_get_bytes (bank->states[i]);
+      rows += n_tokens;
+    }
+  return rows > 0 ? bytes / (rows * 2 * f->head_dim * sizeof (guint16)) : 0;
+}
+
+/* Decoding and measuring */
+
+guint
+fidelity_get_n_budgets (const Fidelity *f, const Policy *policy)
+{
+  return policy->whole ? 1 : f->n_budgets;
+}
+
+void
+fidelity_decode (Fidelity *f, LycheeCache *cache, guint n, LycheeAttentionFunc func,
+    gpointer func_data, FidelityLogitsFunc logits_func, gpointer logits_data)
+{
+  LycheeAttention *attention = lychee_forward_get_attention (f->forward);
+  g_autoptr (GError) error = NULL;
+
+  lychee_attention_set_func (attention, func, func_data);
+  for (guint i = 0; i < n; i++) {
+    guint at = lychee_cache_get_length (cache);
+    const float *logits;
+
+    if (!lychee_forward_run (f->forward, cache, &g_array_index (f->ids, gint32, at), 1,
+            logits_func ? LYCHEE_OUTPUT_LAST : LYCHEE_OUTPUT_NONE, logits_func ? &logits : NULL,
+            NULL, &error))
+      bench_fail ("%s", error->message);
+    if (logits_func)
+      logits_func (i, logits, logits_data);
+  }
+  lychee_attention_set_func (attention, NULL, NULL);
+}
+
+void
+fidelity_measure_init (
+    FidelityMeasure *measure, Fidelity *f, PolicyBank *const *banks, guint n_banks)
+{
+  *measure = (FidelityMeasure){ f, banks, n_banks, NULL };
+  measure->sums =
+      g_new0 (FidelityScore, (gsize) f->n_layers * f->n_kv_heads * n_banks * f->n_budgets);
+}
+
+void
+fidelity_measure_clear (FidelityMeasure *measure)
+{
+  g_clear_pointer (&measure->sums, g_free);
+}
+
+static FidelityScore *
+get_sums (const FidelityMeasure *measure, guint state, guint bank, guint budget)
+{
+  return &measure->sums[((gsize) state * measure->n_banks + bank) * measure->fidelity->n_budgets +
+                        budget];
+}
+
+/* Several heads at a time: each touches only what is its own. */
+void
+fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries, const LycheeRows *rows,
+    guint n_keys, float *output, gpointer data)
+{
+  FidelityMeasure *measure = data;
+  Fidelity *f = measure->fidelity;
+  g_autoptr (ExactAttention) exact = exact_attention_new (queries, rows, n_keys);
+  g_autofree float *answer = g_new (float, (gsize) queries->n_queries * queries->head_dim);
+  g_autofree guint32 *chosen = g_new (guint32, n_keys);
+  guint i_state = layer * f->n_kv_heads + kv_head;
+
+  for (guint i = 0; i < queries->n_queries * queries->head_dim; i++)
+    output[i] = exact->output[i];
+  if (!f->measured[layer])
+    return;
+  for (guint b = 0; b < measure->n_banks; b++) {
+    PolicyBank *bank = measure->banks[b];
+    PolicyState *state = bank->states[i_state];
+
+    policy_state_feed (state, rows, n_keys);
+    for (guint k = 0; k < fidelity_get_n_budgets (f, bank->policy); k++) {
+      PolicyQuery query = { queries, rows, n_keys, f->budgets[k], exact->logits };
+      PolicyChoice choice = { chosen };
+      FidelityScore *sum = get_sums (measure, i_state, b, k);
+
+      policy_state_answer (state, &query, answer, &choice);
+      sum->mass += exact_attention_get_mass (exact, choice.rows, choice.n_rows);
+      sum->error += exact_attention_get_error (exact, answer);
+      sum->nodes_scored += choice.nodes_scored;
+      sum->n++;
+    }
+  }
+}
+
+FidelityScore
+fidelity_measure_get (const FidelityMeasure *measure, guint bank, guint budget)
+{
+  FidelityScore mean = { 0 };
+
+  for (guint state = 0; state < measure->fidelity->n_layers * measure->fidelity->n_kv_heads;
+       state++) {
+    const FidelityScore *sum = get_sums (measure, state, bank, budget);
+
+    mean.mass += sum->mass;
+    mean.error += sum->error;
+    mean.nodes_scored += sum->nodes_scored;
+    mean.n += sum->n;
+  }
+  mean.mass /= MAX (mean.n, 1);
+  mean.error /= MAX (mean.n, 1);
+  mean.nodes_scored /= MAX (mean.n, 1);
+  return mean;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "bench.h"
+#include "lychee-cache-private.h"
+#include "exact-attention.h"
+#include "lychee-attention.h"
+#include "policies.h"
+
+G_BEGIN_DECLS
+
+/* What the two parts of the command share: a model reading a text, and the policies' states for all
+ * layers and KV heads. */
+
+#define FIDELITY_SINKS 16
+#define FIDELITY_WINDOW 64
+
+typedef struct {
+  Bench bench;
+  char *text_path;
+  guint n_tokens;  /* read before the first query */
+  guint n_queries; /* tokens that follow, one at a time */
+  guint *budgets;
+  guint n_budgets;
+  GPtrArray *policies; /* of const Policy */
+
+  LycheeModel *model;
+  LycheeExecutor *executor;
+  LycheeForward *forward;
+  LycheeCache *cache;
+  guint n_layers, n_kv_heads, group, head_dim;
+  GArray *ids;        /* of gint32: the text */
+  GArray *item_ends;  /* of guint: where its chunks end, by the chunker */
+  gboolean *measured; /* [n_layers] */
+} Fidelity;
+
+/* Loads model and text; exits with a message on error. @layers: "all" or a list. */
+void fidelity_open (
+    Fidelity *fidelity, const char *layers, const char *policies, const char *budgets);
+void fidelity_close (Fidelity *fidelity);
+
+/* Reads the text up to @n_tokens into the cache, densely. */
+void fidelity_read (Fidelity *fidelity, guint n_tokens);
+
+/* The states of one policy: [layer][kv-head]; NULL in layers that are left out. */
+typedef struct {
+  const Policy *policy;
+  guint n;
+  PolicyState **states;
+} PolicyBank;
+
+typedef void (*PolicyStateFunc) (PolicyState *state, const LycheeRows *rows, guint n_tokens);
+
+/* @only_measured: none for the other layers. */
+PolicyBank *fidelity_new_bank (Fidelity *fidelity, const Policy *policy, gboolean only_measured);
+PolicyBank *policy_bank_copy (const PolicyBank *bank);
+void policy_bank_free (PolicyBank *bank);
+/* Calls @func, prefill, feed or build, on all states with what @cache holds. */
+void policy_bank_update (PolicyBank *bank, LycheeCache *cache, PolicyStateFunc func);
+/* Bytes for a byte of f16 keys and values of @n_tokens. */
+double policy_bank_get_metadata (const PolicyBank *bank, const Fidelity *fidelity, guint n_tokens);
+
+/* How many budgets it is tried with: of those that read everything, one. */
+guint fidelity_get_n_budgets (const Fidelity *fidelity, const Policy *policy);
+
+/* Feeds the next @n ids of the text to @cache one at a time, attention answered by @func. */
+typedef void (*FidelityLogitsFunc) (guint i, const float *logits, gpointer user_data);
+void fidelity_decode (Fidelity *fidelity, LycheeCache *cache, guint n, LycheeAttentionFunc func,
+    gpointer func_data, FidelityLogitsFunc logits_func, gpointer logits_data);
+
+/* Means over queries, layers, KV heads and their query heads. */
+typedef struct {
+  double mass, error, nodes_scored;
+  guint n;
+} FidelityScore;
+
+/* Dense attention that, beside, lets policies answer the same queries, and compares. */
+typedef struct {
+  Fidelity *fidelity;
+  PolicyBank *const *banks; /* not owned */
+  guint n_banks;
+  FidelityScore *sums; /* [layer][kv-head][bank][budget] */
+} FidelityMeasure;
+
+void fidelity_measure_init (
+    FidelityMeasure *measure, Fidelity *fidelity, PolicyBank *const *banks, guint n_banks);
+void fidelity_measure_clear (FidelityMeasure *measure);
+/* A LycheeAttentionFunc; @measure is a FidelityMeasure. */
+void fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries,
+    const LycheeRows *rows, guint n_keys, float *output, gpointer measure);
+FidelityScore fidelity_measure_get (const FidelityMeasure *measure, guint bank, guint budget);
+
+/* Prints what each policy's error is at @n_points of the text, and that of one built afresh. */
+void fidelity_drift (Fidelity *fidelity, guint n_points);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (PolicyBank, policy_bank_free)
+
+G_END_DECLS
