@@ -245,7 +245,7 @@ cluster_encode (const LycheeIndex *index, const LycheeRows *rows, const float *b
     Cluster *cluster, guint8 *code)
 {
   guint dim = index->params.head_dim, half = dim / 2;
-  float x[MAX_ITEMS][256], difference[256], step, factor, radius = 0, stored;
+  float x[MAX_ITEMS][256], difference[256], step, factor, radius = 0;
 
   memset (difference, 0, sizeof difference);
   for (guint i = 0; i < cluster->count; i++) {
@@ -271,12 +271,9 @@ cluster_encode (const LycheeIndex *index, const LycheeRows *rows, const float *b
   }
   for (guint i = 0; i < cluster->count; i++)
     radius = MAX (radius, sqrtf (lychee_distance (x[i], cluster->center, dim)));
-  /* Rounded up: it is a bound. */
+  /* It is a bound: more than a half float's rounding can take away. */
   radius *= 1.0005f;
   index->kernels->f32_to_f16 (&radius, &cluster->radius, 1);
-  index->kernels->f16_to_f32 (&cluster->radius, &stored, 1);
-  if (stored < radius)
-    cluster->radius++;
 }
 
 /* Writes @unit as unit @at, in place of @old, whose codes those that are not touched keep. */
@@ -581,7 +578,7 @@ lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
         guint n = cluster->first[j] < end ? MIN (cluster->n_rows[j], end - cluster->first[j]) : 0;
 
         if (n < cluster->n_rows[j])
-          cluster->touched = changed = TRUE;
+          changed = TRUE;
         cluster->first[kept] = cluster->first[j];
         cluster->n_rows[kept] = (guint8) n;
         kept += n > 0;

@@ -12,9 +12,14 @@ G_BEGIN_DECLS
  * LycheeCluster, arXiv 2603.08453). Private to the library: it knows nothing of GStreamer, of a
  * model or of a cache, only rows.
  *
+ * Leaves' means are always those of their rows; a coarse node's may lag by an eighth of them. No
+ * append does more than sort the rows of the coarse nodes that it touches, except one of at least
+ * 1,024 rows that doubles the index, which builds it anew. The same appends make the same index.
+ *
  * Threads: an index is not locked. One thread at a time may change it; any number may search it
- * while none changes it. A snapshot is a copy (lychee_index_copy), which is small beside the cache
- * and which the writer never touches. */
+ * while none changes it. A snapshot is a copy (lychee_index_copy), which shares all coarse nodes
+ * with the original until either replaces one of its own: the writer never touches what a copy can
+ * see. */
 
 #define LYCHEE_INDEX_ERROR (lychee_index_error_quark ())
 
@@ -50,7 +55,7 @@ void lychee_index_free (LycheeIndex *index);
 
 /* Appends rows first .. first + n - 1, which follow those already there (the first append says
  * where the index begins: sinks before it are not in it). With granularity chunk, one call is one
- * item. On error nothing was appended. */
+ * item, and more than 64 rows are cut into items of 16. On error nothing was appended. */
 gboolean lychee_index_append (
     LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error);
 /* Takes out all rows >= end (a seek back). */
@@ -58,13 +63,15 @@ void lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint en
 /* First row, and one past the last row, that the index holds (both 0 when it is empty). */
 guint lychee_index_get_begin (const LycheeIndex *index);
 guint lychee_index_get_end (const LycheeIndex *index);
-gsize lychee_index_get_bytes (const LycheeIndex *index);
+gsize lychee_index_get_bytes (const LycheeIndex *index); /* all memory that it asked for; what a
+                                                      copy shares counts in both */
 
 typedef struct {
   guint n_queries; /* of one KV group (decode), or group x tokens of a chunk (sparse ingest) */
   const float *q;  /* [n_queries][head_dim] */
   guint budget;    /* rows to read, exactly or fewer */
-  float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0 = default */
+  float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0: until they
+                      hold 1,024 + 4 x budget */
   gboolean rest;   /* estimate what is not read */
   gboolean logits; /* keep the rest for lychee_index_attend_rest () instead of expanding it: less
                       work, and closer, since each query has its own logits */

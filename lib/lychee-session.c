@@ -532,6 +532,26 @@ lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError 
   return TRUE;
 }
 
+/* Whether a transcript of @length leaves the memory that an answer needs under max-memory: a copy
+ * of the open page and room for the reserve, at most half of all. */
+static gboolean
+leaves_memory (LycheeSession *s, guint64 length, GError **error)
+{
+  guint64 max = lychee_cache_get_max_bytes (s->cache);
+  guint64 page = lychee_cache_get_token_bytes (s->cache) * LYCHEE_CACHE_PAGE_TOKENS;
+  guint64 n_pages = (length + LYCHEE_CACHE_PAGE_TOKENS - 1) / LYCHEE_CACHE_PAGE_TOKENS;
+  guint64 answer =
+      1 + ((guint64) s->reserve + LYCHEE_CACHE_PAGE_TOKENS - 1) / LYCHEE_CACHE_PAGE_TOKENS;
+
+  if (max == 0 || n_pages * page <= max - MIN (answer * page, max / 2))
+    return TRUE;
+  g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+      "The KV cache may use %.1f MB and has %.1f; the rest is kept free for question and answer: "
+      "raise max-memory or read less",
+      max / 1e6, lychee_cache_get_bytes (s->cache) / 1e6);
+  return FALSE;
+}
+
 /**
  * lychee_session_append:
  * @chunk: the next chunk of the transcript
@@ -566,6 +586,8 @@ lychee_session_append (
         lychee_cache_get_max_tokens (session->cache), before);
     return FALSE;
   }
+  if (!leaves_memory (session, (guint64) before + chunk->n_ids, error))
+    return FALSE;
   if (!prefill (session, session->reader, session->cache, chunk->ids, chunk->n_ids,
           LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
     lychee_cache_truncate (session->cache, before);
@@ -593,6 +615,18 @@ give_forward (LycheeSession *s, LycheeForward *forward)
   g_mutex_lock (&s->lock);
   g_queue_push_head (&s->idle, forward);
   g_mutex_unlock (&s->lock);
+}
+
+/* A model may say NUL, which would end the string that it is in. */
+static void
+replace_nul (GString *text, gsize from)
+{
+  for (gsize at = from; at < text->len; at++)
+    if (text->str[at] == '\0') {
+      g_string_erase (text, at, 1);
+      g_string_insert_unichar (text, at, 0xFFFD);
+      at += 2;
+    }
 }
 
 /* Generates until the model, the limits, the caller or an error ends it. */
@@ -624,6 +658,7 @@ generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const flo
     }
     answer->answer_tokens++;
     lychee_decoder_push (decoder, id, text);
+    replace_nul (text, had);
     if (text->len > had && func && !func (text->str + had, user_data)) {
       answer->finish = LYCHEE_FINISH_CANCELLED;
       return TRUE;

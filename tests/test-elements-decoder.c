@@ -591,6 +591,7 @@ add_tests (void)
   g_test_add_data_func ("/decoder/empty/no-text", NULL, test_empty);
   g_test_add_data_func ("/decoder/empty/empty-text", "", test_empty);
   g_test_add_data_func ("/decoder/too-long/context", "max-context=300 reserve=100", test_too_long);
+  g_test_add_data_func ("/decoder/too-long/memory", "max-memory=300000", test_too_long);
   g_test_add_func ("/decoder/no-room-for-question", test_no_room_for_question);
   g_test_add_func ("/decoder/other-model", test_other_model_refused);
   g_test_add_data_func ("/decoder/flush/first-piece", GUINT_TO_POINTER (1), test_flush);

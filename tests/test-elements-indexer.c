@@ -417,7 +417,7 @@ add_tests (void)
   g_test_add_func ("/indexer/views", test_views);
   g_test_add_func ("/indexer/progress", test_progress);
   g_test_add_data_func ("/indexer/too-long/context", "max-context=300 reserve=50", test_too_long);
-  g_test_add_data_func ("/indexer/too-long/memory", "max-memory=200000", test_too_long);
+  g_test_add_data_func ("/indexer/too-long/memory", "max-memory=300000", test_too_long);
   g_test_add_data_func ("/indexer/no-room/context", "max-context=20 reserve=10", test_no_room);
   g_test_add_data_func ("/indexer/no-room/memory", "max-memory=1000", test_no_room);
   g_test_add_func ("/indexer/no-template", test_no_template);

@@ -257,6 +257,41 @@ test_bounded (gconstpointer data)
   g_assert_cmpuint (stats.n_coarse, <=, n / (coarse / 8) + 1);
 }
 
+/* 2-means keeps all rows, and leaves no side with next to nothing. */
+static void
+test_split (gconstpointer data)
+{
+  Keys keys = GPOINTER_TO_UINT (data);
+  g_autoptr (Store) store = store_new (16, 77);
+  g_autoptr (LycheeIndex) index = index_new (16, 0, 0);
+  LycheeSorter *sorter;
+
+  store_fill (store, 0, 500, keys);
+  /* the one that is apart */
+  for (guint d = 0; d < 16; d++)
+    store_row (store, 3)[d] = 0x7800;
+  sorter = lychee_sorter_new (index, &store->rows, 500);
+  for (guint n = 2; n <= 500; n += n < 20 ? 1 : 79)
+    for (guint least = 2; least <= 16; least *= 2) {
+      g_autofree guint8 *seen = g_new0 (guint8, 500);
+      guint left;
+
+      for (guint i = 0; i < n; i++)
+        lychee_sorter_set (sorter, i, i);
+      left = lychee_sorter_split (sorter, 0, n, least);
+      g_assert_cmpuint (left, >=, MAX (1, n / least));
+      g_assert_cmpuint (left, <=, n - MAX (1, n / least));
+      for (guint i = 0; i < n; i++) {
+        g_assert_cmpuint (sorter->id[i], <, n);
+        g_assert_false (seen[sorter->id[i]]);
+        seen[sorter->id[i]] = 1;
+        g_assert_true (sorter->key[i] == lychee_rows_key (&store->rows, 16, sorter->id[i]));
+        g_assert_true (i == 0 || i == left || sorter->id[i] > sorter->id[i - 1]);
+      }
+    }
+  lychee_sorter_free (sorter);
+}
+
 /* Search */
 
 static void
@@ -528,6 +563,7 @@ typedef struct {
   guint dim, n, n_queries, budget;
   float beam;
   gboolean rest, fresh;
+  float size; /* of the queries, 0 = 1; little ones make all densities much alike */
 } SearchCase;
 
 static const SearchCase searches[] = {
@@ -543,6 +579,8 @@ static const SearchCase searches[] = {
   { KEYS_CLUSTERS, 80, 2000, 3, 200, 4, TRUE, TRUE },
   { KEYS_CLUSTERS, 96, 2000, 6, 500, 100, TRUE, FALSE },
   { KEYS_SORTED, 64, 1500, 3, 128, 4, TRUE, FALSE },
+  { KEYS_RANDOM, 64, 6000, 1, 700, 2, TRUE, FALSE, 0.03f },
+  { KEYS_RANDOM, 64, 6000, 3, 700, 3, TRUE, TRUE, 0.1f },
 };
 
 static void
@@ -561,7 +599,7 @@ test_search (gconstpointer data)
   for (guint i = 0; i < 6; i++) {
     LycheeIndexQuery query = { search->n_queries, q, search->budget, search->beam, search->rest };
 
-    fill_queries (store, search->n_queries, i + 0.5f, q);
+    fill_queries (store, search->n_queries, (i + 0.5f) * (search->size > 0 ? search->size : 1), q);
     check_against_twin (index, store, &query);
     query.logits = TRUE;
     check_against_twin (index, store, &query);
@@ -869,6 +907,11 @@ main (int argc, char **argv)
 
       g_test_add_data_func_full (
           path, g_memdup2 (&sequence, sizeof sequence), test_sequence, g_free);
+    }
+    {
+      g_autofree gchar *path = g_strdup_printf ("/index/split/%s", patterns[i].name);
+
+      g_test_add_data_func (path, GUINT_TO_POINTER (patterns[i].keys), test_split);
     }
     {
       g_autofree gchar *path = g_strdup_printf ("/index/bounded/%s", patterns[i].name);
