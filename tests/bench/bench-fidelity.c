@@ -291,7 +291,8 @@ describe (void)
       "mass: softmax weight of what is read exactly; error: |o - o'| / |o| of the attention's "
       "output; means over\nheads, layers and queries of a dense run. KL (dense || policy), in "
       "nats, top-1 agreement and perplexity of\nthe next token, when the whole model runs under "
-      "the policy over those tokens.");
+      "the policy over those tokens. The row of dense says what of these is rounding: quantised "
+      "models round their\nactivations to 8 bits, which makes much of a last bit.");
   return g_string_free (text, FALSE);
 }
 

@@ -14,7 +14,8 @@ G_BEGIN_DECLS
  * - One choice serves all query heads of a KV group. A head's estimates become shares of its
  *   attention (softmax over the units, each counted with its size), shares per row are summed over
  *   the heads, and the units are ranked by that (policy_rank). For one head this is the order that
- *   each method publishes.
+ *   each method publishes. LycheeIndex does it by itself: alike, and with granularity chunk by sums
+ *   of exp (bound).
  * - The last unit is cut where the budget ends, so that each policy reads all that it may. */
 
 /* Of one layer and KV head. */
