@@ -24,8 +24,8 @@ LYCHEE_API GType lychee_attention_mode_get_type (void);
 /**
  * LycheeGranularity:
  * @LYCHEE_GRANULARITY_TOKEN: tokens, each by itself: the most faithful
- * @LYCHEE_GRANULARITY_CHUNK: whole chunks: LycheeCluster as published, with the smaller index (rest and beam
- *   have no effect)
+ * @LYCHEE_GRANULARITY_CHUNK: whole chunks: LycheeCluster as published, with the smaller index (rest
+ * and beam have no effect)
  *
  * What the index finds.
  */
