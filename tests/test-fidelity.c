@@ -166,7 +166,6 @@ get_nll (Fixture *fixture, guint n)
   g_autofree char *text = NULL, *list = NULL, *output = NULL, *command = NULL;
   g_autoptr (GString) first = g_string_new (NULL);
   g_autoptr (GError) error = NULL;
-  int status;
 
   g_file_get_contents (fixture->text, &text, NULL, &error);
   g_assert_no_error (error);
@@ -182,9 +181,8 @@ get_nll (Fixture *fixture, guint n)
     g_string_append_printf (first, "%s%s", i > 0 ? "," : "", ids[i]);
   command = g_strdup_printf ("\"%s\" logits --model \"%s\" --ids %s", g_getenv ("LYCHEE_BENCH"),
       fixture->model, first->str);
-  g_spawn_command_line_sync (command, &output, NULL, &status, &error);
+  g_spawn_command_line_sync (command, &output, NULL, NULL, &error);
   g_assert_no_error (error);
-  g_assert_cmpint (status, ==, 0);
   g_strchomp (output);
   lines = g_strsplit (output, "\n", -1);
   return get (lines[g_strv_length (lines) - 1], "mean_nll") * (n - 1);
