@@ -51,23 +51,21 @@ GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 512
 
+static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
+  "prefill", "audit", NULL };
+
+static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
+  "repetition-penalty", "seed", NULL };
+
 enum {
   PROP_0,
   PROP_MODEL,
   PROP_PROMPT,
   PROP_MAX_TOKENS,
-  PROP_TEMPERATURE,
-  PROP_TOP_K,
-  PROP_TOP_P,
-  PROP_MIN_P,
-  PROP_REPETITION_PENALTY,
-  PROP_SEED,
   PROP_STATS,
   PROP_SETTINGS,
+  PROP_SAMPLER = PROP_SETTINGS + G_N_ELEMENTS (settings_names),
 };
-
-static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
-  "prefill", "audit", NULL };
 
 /* What an answer is about: all that the answering thread needs, taken when it is asked for. */
 typedef struct {
@@ -152,39 +150,11 @@ static gboolean gst_lychee_decoder_sink_activate_mode (
 static gboolean gst_lychee_decoder_src_activate_mode (
     GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active);
 
-/* Installs a property that is one of LycheeSampler's, with its range and default. */
-static void
-install_sampler_property (GObjectClass *klass, guint id, GObjectClass *sampler_class,
-    const char *name, const char *nick, const char *blurb)
-{
-  GParamSpec *pspec = g_object_class_find_property (sampler_class, name);
-  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
-
-  if (G_IS_PARAM_SPEC_DOUBLE (pspec)) {
-    GParamSpecDouble *real = G_PARAM_SPEC_DOUBLE (pspec);
-
-    pspec = g_param_spec_double (
-        name, nick, blurb, real->minimum, real->maximum, real->default_value, flags);
-  } else if (G_IS_PARAM_SPEC_UINT64 (pspec)) {
-    GParamSpecUInt64 *wide = G_PARAM_SPEC_UINT64 (pspec);
-
-    pspec = g_param_spec_uint64 (
-        name, nick, blurb, wide->minimum, wide->maximum, wide->default_value, flags);
-  } else {
-    GParamSpecUInt *whole = G_PARAM_SPEC_UINT (pspec);
-
-    pspec = g_param_spec_uint (
-        name, nick, blurb, whole->minimum, whole->maximum, whole->default_value, flags);
-  }
-  g_object_class_install_property (klass, id, pspec);
-}
-
 static void
 gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
-  GObjectClass *sampler_class = g_type_class_ref (LYCHEE_TYPE_SAMPLER);
   GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS;
 
   object_class->finalize = gst_lychee_decoder_finalize;
@@ -213,58 +183,13 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
           "Most tokens of an answer; 0: as many as the context has room for", 0, G_MAXUINT,
           DEFAULT_MAX_TOKENS, flags | GST_PARAM_MUTABLE_PLAYING));
 
-  /**
-   * lycheedecoder:temperature:
-   *
-   * How freely tokens are chosen.
-   */
-  install_sampler_property (object_class, PROP_TEMPERATURE, sampler_class, "temperature",
-      "Temperature", "How freely tokens are chosen; 0: always the most likely one");
-
-  /**
-   * lycheedecoder:top-k:
-   *
-   * Chooses among so many tokens.
-   */
-  install_sampler_property (object_class, PROP_TOP_K, sampler_class, "top-k", "Top k",
-      "Choose among so many of the most likely tokens; 0: among all");
-
-  /**
-   * lycheedecoder:top-p:
-   *
-   * Chooses among the most likely tokens that have this probability together.
-   */
-  install_sampler_property (object_class, PROP_TOP_P, sampler_class, "top-p", "Top p",
-      "Choose among the most likely tokens that have this probability together; 1: among all");
-
-  /**
-   * lycheedecoder:min-p:
-   *
-   * Chooses among the tokens that have at least this share of the best one's probability.
-   */
-  install_sampler_property (object_class, PROP_MIN_P, sampler_class, "min-p", "Min p",
-      "Choose among the tokens that are at least so likely, as a share of the most likely one; 0: "
-      "among all");
-
-  /**
-   * lycheedecoder:repetition-penalty:
-   *
-   * How much less likely a token of late becomes.
-   */
-  install_sampler_property (object_class, PROP_REPETITION_PENALTY, sampler_class,
-      "repetition-penalty", "Repetition penalty",
-      "How much less likely tokens become that were chosen lately; 1: not at all");
-
-  /**
-   * lycheedecoder:seed:
-   *
-   * Where chance begins: the same seed, settings and transcript give the same answer.
-   */
-  install_sampler_property (object_class, PROP_SEED, sampler_class, "seed", "Seed",
-      "Where chance begins: the same seed gives the same answer (no effect at temperature 0)");
+  /* How tokens are chosen: see LycheeSampler. */
+  lychee_settings_install (
+      object_class, LYCHEE_TYPE_SAMPLER, PROP_SAMPLER, sampler_names, GST_PARAM_MUTABLE_PLAYING);
 
   /* How the transcript is read for an answer: see LycheeSession. */
-  lychee_settings_install (object_class, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_PLAYING);
+  lychee_settings_install (
+      object_class, LYCHEE_TYPE_SESSION, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_PLAYING);
 
   /**
    * lycheedecoder:stats:
@@ -288,7 +213,6 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee decoder", "Converter/Text",
       "Answers from the KV cache of a transcript", "The Lychee authors");
-  g_type_class_unref (sampler_class);
 }
 
 static void
@@ -378,16 +302,10 @@ gst_lychee_decoder_set_property (GObject *object, guint id, const GValue *value,
   case PROP_MAX_TOKENS:
     self->max_tokens = g_value_get_uint (value);
     break;
-  case PROP_TEMPERATURE:
-  case PROP_TOP_K:
-  case PROP_TOP_P:
-  case PROP_MIN_P:
-  case PROP_REPETITION_PENALTY:
-  case PROP_SEED:
-    g_object_set_property (G_OBJECT (self->sampler), pspec->name, value);
-    break;
   default:
-    if (!lychee_settings_set (&self->settings, id, value))
+    if (id >= PROP_SAMPLER)
+      g_object_set_property (G_OBJECT (self->sampler), pspec->name, value);
+    else if (!lychee_settings_set (&self->settings, id, value))
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
@@ -417,16 +335,10 @@ gst_lychee_decoder_get_property (GObject *object, guint id, GValue *value, GPara
   case PROP_MAX_TOKENS:
     g_value_set_uint (value, self->max_tokens);
     break;
-  case PROP_TEMPERATURE:
-  case PROP_TOP_K:
-  case PROP_TOP_P:
-  case PROP_MIN_P:
-  case PROP_REPETITION_PENALTY:
-  case PROP_SEED:
-    g_object_get_property (G_OBJECT (self->sampler), pspec->name, value);
-    break;
   default:
-    if (!lychee_settings_get (&self->settings, id, value))
+    if (id >= PROP_SAMPLER)
+      g_object_get_property (G_OBJECT (self->sampler), pspec->name, value);
+    else if (!lychee_settings_get (&self->settings, id, value))
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);

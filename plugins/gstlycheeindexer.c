@@ -136,7 +136,8 @@ gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
   lychee_model_slot_install_property (object_class, PROP_MODEL);
 
   /* What a session is made with: see LycheeSession. */
-  lychee_settings_install (object_class, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_READY);
+  lychee_settings_install (
+      object_class, LYCHEE_TYPE_SESSION, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_READY);
 
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);

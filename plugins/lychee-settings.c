@@ -37,14 +37,14 @@ copy_pspec (GParamSpec *p, GParamFlags mutable)
 
 void
 lychee_settings_install (
-    GObjectClass *klass, guint first_id, const char *const *names, GParamFlags mutable)
+    GObjectClass *klass, GType owner, guint first_id, const char *const *names, GParamFlags mutable)
 {
-  GObjectClass *session_class = g_type_class_ref (LYCHEE_TYPE_SESSION);
+  GObjectClass *owner_class = g_type_class_ref (owner);
 
   for (guint i = 0; names[i]; i++)
     g_object_class_install_property (klass, first_id + i,
-        copy_pspec (g_object_class_find_property (session_class, names[i]), mutable));
-  g_type_class_unref (session_class);
+        copy_pspec (g_object_class_find_property (owner_class, names[i]), mutable));
+  g_type_class_unref (owner_class);
 }
 
 void

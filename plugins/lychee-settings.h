@@ -15,10 +15,11 @@ typedef struct {
   GValue *values; /* as many as names */
 } LycheeSettings;
 
-/* Installs the properties @names with ids from @first_id on. @mutable: GST_PARAM_MUTABLE_READY, or
- * GST_PARAM_MUTABLE_PLAYING where a change holds for the next answer. */
-void lychee_settings_install (
-    GObjectClass *klass, guint first_id, const char *const *names, GParamFlags mutable);
+/* Installs the properties @names of @owner (LycheeSession, or another class) with ids from
+ * @first_id on. @mutable: GST_PARAM_MUTABLE_READY, or GST_PARAM_MUTABLE_PLAYING where a change
+ * holds for the next answer. */
+void lychee_settings_install (GObjectClass *klass, GType owner, guint first_id,
+    const char *const *names, GParamFlags mutable);
 void lychee_settings_init (LycheeSettings *settings, guint first_id, const char *const *names);
 void lychee_settings_clear (LycheeSettings *settings);
 /* FALSE if @id is none of them. Under the element's object lock. */

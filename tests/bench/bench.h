@@ -35,6 +35,7 @@ int bench_logits (int argc, char **argv);
 int bench_perplexity (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
+int bench_index (int argc, char **argv);
 int bench_fidelity (int argc, char **argv);
 
 G_END_DECLS

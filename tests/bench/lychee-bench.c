@@ -21,6 +21,7 @@ static const struct {
   { "logits", bench_logits, "the ten best ids at each position of --ids" },
   { "perplexity", bench_perplexity, "how surprising a text is, read dense or sparse" },
   { "decode", bench_decode, "time per decoded token, by depth" },
+  { "index", bench_index, "what the index costs to keep and to search, as it grows" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
   { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };
