@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#define N_TOKENS 420
+#define N_TOKENS 620 /* more keys than one unit of attention has */
 #define N_QUERIES 6
 
 typedef struct {
@@ -155,6 +155,49 @@ test_fits (Fixture *fixture, gconstpointer user_data)
   }
 }
 
+/* The sum of -ln p of the text's first @n tokens but the first, as another command says it. */
+static double
+get_nll (Fixture *fixture, guint n)
+{
+  g_autofree char *line =
+      g_strdup_printf ("\"%s\" tokens --model \"%s\"", g_getenv ("LYCHEE_BENCH"), fixture->model);
+  g_auto (GStrv) argv = NULL, ids = NULL, lines = NULL;
+  g_autoptr (GSubprocess) process = NULL;
+  g_autofree char *text = NULL, *list = NULL, *output = NULL, *command = NULL;
+  g_autoptr (GString) first = g_string_new (NULL);
+  g_autoptr (GError) error = NULL;
+
+  g_file_get_contents (fixture->text, &text, NULL, &error);
+  g_assert_no_error (error);
+  g_shell_parse_argv (line, NULL, &argv, &error);
+  g_assert_no_error (error);
+  process = g_subprocess_newv ((const char *const *) argv,
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE, &error);
+  g_assert_no_error (error);
+  g_subprocess_communicate_utf8 (process, text, NULL, &list, NULL, &error);
+  g_assert_no_error (error);
+  ids = g_strsplit (list + 1, ", ", n + 1);
+  for (guint i = 0; i < n; i++)
+    g_string_append_printf (first, "%s%s", i > 0 ? "," : "", ids[i]);
+  command = g_strdup_printf ("\"%s\" logits --model \"%s\" --ids %s", g_getenv ("LYCHEE_BENCH"),
+      fixture->model, first->str);
+  g_spawn_command_line_sync (command, &output, NULL, NULL, &error);
+  g_assert_no_error (error);
+  g_strchomp (output);
+  lines = g_strsplit (output, "\n", -1);
+  return get (lines[g_strv_length (lines) - 1], "mean_nll") * (n - 1);
+}
+
+/* Of the tokens that follow the queries, which is each query's successor. */
+static void
+test_perplexity (Fixture *fixture, gconstpointer user_data)
+{
+  g_auto (GStrv) lines = run_well (fixture, "--policies dense");
+  double nll = get_nll (fixture, N_TOKENS + N_QUERIES + 1) - get_nll (fixture, N_TOKENS + 1);
+
+  g_assert_cmpfloat_with_epsilon (log (get (lines[0], "dense_perplexity")), nll / N_QUERIES, 0.004);
+}
+
 static void
 test_drift (Fixture *fixture, gconstpointer user_data)
 {
@@ -233,6 +276,7 @@ main (int argc, char **argv)
   g_test_add ("/fidelity/rows", Fixture, NULL, set_up, test_rows, tear_down);
   g_test_add ("/fidelity/dense", Fixture, NULL, set_up, test_dense, tear_down);
   g_test_add ("/fidelity/fits", Fixture, NULL, set_up, test_fits, tear_down);
+  g_test_add ("/fidelity/perplexity", Fixture, NULL, set_up, test_perplexity, tear_down);
   g_test_add ("/fidelity/drift", Fixture, NULL, set_up, test_drift, tear_down);
   g_test_add ("/fidelity/dump", Fixture, NULL, set_up, test_dump, tear_down);
   g_test_add ("/fidelity/refuses", Fixture, NULL, set_up, test_refuses, tear_down);

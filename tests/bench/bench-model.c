@@ -85,7 +85,7 @@ int
 bench_logits (int argc, char **argv)
 {
   Bench bench = { 0 };
-  char *list = NULL;
+  g_autofree char *list = NULL;
   gint n_greedy = 0;
   const GOptionEntry entries[] = { { "ids", 'i', 0, G_OPTION_ARG_STRING, &list, "token ids",
                                        "1,2,3" },

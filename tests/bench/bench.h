@@ -8,7 +8,7 @@ G_BEGIN_DECLS
 
 /* What every command of lychee-bench shares. */
 typedef struct {
-  char *model_path; /* --model, else $LYCHEE_MODEL, else the default model */
+  char *model_path; /* --model, else $LYCHEE_MODEL, else the default model; until it is loaded */
   gint threads;     /* --threads, 0: one a core */
   gboolean json;    /* --json: one object a line */
 } Bench;

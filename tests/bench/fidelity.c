@@ -133,7 +133,6 @@ fidelity_close (Fidelity *f)
   g_clear_pointer (&f->measured, g_free);
   g_clear_pointer (&f->budgets, g_free);
   g_clear_pointer (&f->text_path, g_free);
-  g_clear_pointer (&f->bench.model_path, g_free);
 }
 
 void

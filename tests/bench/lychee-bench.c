@@ -78,6 +78,7 @@ bench_load (Bench *bench)
 
   if (!model)
     bench_fail ("%s", error->message);
+  g_clear_pointer (&bench->model_path, g_free);
   for (const char *const *w = lychee_model_get_warnings (model); *w; w++)
     fprintf (stderr, "lychee-bench: %s\n", *w);
   return model;
