@@ -37,18 +37,6 @@ typedef struct {
   float *q; /* [layer][kv-head][query][group][head_dim] */
 } Dump;
 
-static double
-log_sum_exp (const float *logits, guint n)
-{
-  double max = -INFINITY, sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    max = MAX (max, logits[i]);
-  for (guint i = 0; i < n; i++)
-    sum += exp (logits[i] - max);
-  return max + log (sum);
-}
-
 static guint
 find_largest (const float *logits, guint n)
 {
@@ -66,7 +54,7 @@ keep_logits (guint i, const float *logits, gpointer data)
 
   memcpy (reference->logits + (gsize) i * reference->n_vocab, logits,
       reference->n_vocab * sizeof *logits);
-  reference->lse[i] = log_sum_exp (logits, reference->n_vocab);
+  reference->lse[i] = bench_log_sum_exp (logits, reference->n_vocab);
 }
 
 static void
@@ -76,7 +64,7 @@ compare_logits (guint i, const float *logits, gpointer data)
   const Reference *reference = comparison->reference;
   guint n = reference->n_vocab;
   const float *dense = reference->logits + (gsize) i * n;
-  double lse = log_sum_exp (logits, n), kl = 0;
+  double lse = bench_log_sum_exp (logits, n), kl = 0;
 
   for (guint id = 0; id < n; id++) {
     double log_p = dense[id] - reference->lse[i];

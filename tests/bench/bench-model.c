@@ -42,18 +42,6 @@ bench_tokens (int argc, char **argv)
   return 0;
 }
 
-static double
-log_sum_exp (const float *logits, guint n)
-{
-  double max = -INFINITY, sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    max = MAX (max, logits[i]);
-  for (guint i = 0; i < n; i++)
-    sum += exp (logits[i] - max);
-  return max + log (sum);
-}
-
 static void
 print_row (guint position, const float *logits, guint n_vocab, double lse)
 {
@@ -123,7 +111,7 @@ bench_logits (int argc, char **argv)
       bench_fail ("%s", error->message);
     for (guint i = 0; i < n; i++) {
       const float *row = logits + (gsize) i * n_vocab;
-      double lse = log_sum_exp (row, n_vocab);
+      double lse = bench_log_sum_exp (row, n_vocab);
 
       print_row (first + i, row, n_vocab, lse);
       if (first + i + 1 < ids->len)
@@ -212,7 +200,7 @@ bench_perplexity (int argc, char **argv)
     for (guint i = 0; i < n && first + (gint) i + 1 < n_tokens; i++) {
       const float *row = logits + (gsize) i * n_vocab;
 
-      since += log_sum_exp (row, n_vocab) - row[g_array_index (ids, gint32, first + i + 1)];
+      since += bench_log_sum_exp (row, n_vocab) - row[g_array_index (ids, gint32, first + i + 1)];
       n_since++;
     }
     if (first / step != (first + (gint) n) / step || first + (gint) n >= n_tokens) {

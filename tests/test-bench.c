@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* lychee-bench as a program, on a tiny model: each command prints the figures that it promises. */
+
+#include "tiny-model.h"
+
+#include <gio/gio.h>
+#include <string.h>
+
+static char *dir, *model;
+
+/* Runs a command with @input on its standard input; its lines. */
+static char **
+run (const char *input, int wanted, char **errors, const char *const *arguments)
+{
+  g_autoptr (GPtrArray) argv = g_ptr_array_new ();
+  g_autoptr (GSubprocess) process = NULL;
+  g_autoptr (GError) error = NULL;
+  g_autofree char *output = NULL, *err = NULL;
+
+  g_ptr_array_add (argv, (char *) g_getenv ("LYCHEE_BENCH"));
+  for (guint i = 0; arguments[i]; i++)
+    g_ptr_array_add (argv, (char *) arguments[i]);
+  g_ptr_array_add (argv, NULL);
+  process = g_subprocess_newv ((const char *const *) argv->pdata,
+      G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
+          G_SUBPROCESS_FLAGS_STDERR_PIPE,
+      &error);
+  g_assert_no_error (error);
+  g_subprocess_communicate_utf8 (process, input, NULL, &output, &err, &error);
+  g_assert_no_error (error);
+  if (wanted == 0)
+    g_assert_cmpstr (err, ==, "");
+  g_assert_true (g_subprocess_get_if_exited (process));
+  g_assert_cmpint (g_subprocess_get_exit_status (process), ==, wanted);
+  if (errors)
+    *errors = g_steal_pointer (&err);
+  return g_strsplit (g_strchomp (output), "\n", -1);
+}
+
+/* The number that a JSON line has for @key. */
+static double
+number (const char *line, const char *key)
+{
+  g_autofree char *quoted = g_strdup_printf ("\"%s\": ", key);
+  const char *at = strstr (line, quoted);
+
+  if (!at)
+    g_error ("no %s in %s", key, line);
+  return g_ascii_strtod (at + strlen (quoted), NULL);
+}
+
+static void
+test_tokens (void)
+{
+  const char *plain[] = { "tokens", "--model", model, NULL };
+  const char *special[] = { "tokens", "--model", model, "--special", NULL };
+  g_auto (GStrv) a = run ("<|im_end|> the", 0, NULL, plain);
+  g_auto (GStrv) b = run ("<|im_end|> the", 0, NULL, special);
+
+  g_assert_cmpuint (g_strv_length (b), ==, 1);
+  g_assert_true (g_str_has_prefix (b[0], "[2, "));
+  g_assert_cmpstr (a[0], !=, b[0]);
+  g_assert_true (g_str_has_suffix (a[0], "]"));
+}
+
+static void
+test_logits (void)
+{
+  const char *arguments[] = { "logits", "--model", model, "--ids", "5,6,7", "--greedy", "4", NULL };
+  g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+
+  g_assert_cmpuint (g_strv_length (lines), ==, 5);
+  for (guint i = 0; i < 3; i++) {
+    g_assert_cmpfloat (number (lines[i], "position"), ==, i);
+    g_assert_nonnull (strstr (lines[i], "\"top_ids\": ["));
+    g_assert_nonnull (strstr (lines[i], "\"top_logits\": ["));
+    number (lines[i], "logsumexp");
+  }
+  g_assert_cmpfloat (number (lines[3], "mean_nll"), >, 0);
+  g_assert_true (g_str_has_prefix (lines[4], "{\"greedy\": ["));
+}
+
+static void
+test_decode (void)
+{
+  const char *arguments[] = { "decode", "--model", model, "--depths", "0,1500", "--attention",
+    "both", "--budget", "256", "--tokens", "5", "--json", NULL };
+  g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+
+  g_assert_cmpuint (g_strv_length (lines), ==, 4);
+  for (guint i = 0; i < 4; i++) {
+    g_assert_cmpfloat (number (lines[i], "depth"), ==, i < 2 ? 0 : 1500);
+    g_assert_cmpfloat (number (lines[i], "ms_per_token"), >, 0);
+    g_assert_cmpfloat (number (lines[i], "tokens_per_second"), >, 0);
+    g_assert_cmpfloat (number (lines[i], "attention_over_bandwidth"), >, 0);
+  }
+  /* Sparse falls back where there is less than the budget, and reads less where there is more. */
+  g_assert_nonnull (strstr (lines[1], "\"attention\": \"dense\""));
+  g_assert_cmpfloat (number (lines[1], "dense_fallbacks"), >, 0);
+  g_assert_nonnull (strstr (lines[3], "\"attention\": \"sparse\""));
+  g_assert_cmpfloat (number (lines[3], "dense_fallbacks"), ==, 0);
+  g_assert_cmpfloat (number (lines[3], "bytes_read"), <, number (lines[2], "bytes_read") / 2);
+}
+
+static void
+test_ingest (void)
+{
+  const char *modes[] = { "dense", "indexed", "sparse" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (modes); i++) {
+    const char *arguments[] = { "ingest", "--model", model, "--depths", "1200", "--attention",
+      modes[i], "--tokens", "60", "--json", NULL };
+    g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+
+    g_assert_cmpuint (g_strv_length (lines), ==, 1);
+    g_assert_cmpfloat (number (lines[0], "tokens_per_second"), >, 0);
+    if (i == 0)
+      g_assert_cmpfloat (number (lines[0], "upkeep_share"), ==, 0);
+    else
+      g_assert_cmpfloat (number (lines[0], "upkeep_share"), >, 0);
+  }
+}
+
+static void
+test_index (void)
+{
+  const char *options[] = { "--json", "--chunks" };
+
+  for (guint i = 0; i < 2; i++) {
+    const char *arguments[] = { "index", "--model", model, "--items", "4096", "--json", options[i],
+      NULL };
+    g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+
+    g_assert_cmpuint (g_strv_length (lines), >=, 2);
+    for (guint l = 0; lines[l]; l++) {
+      g_assert_cmpfloat (number (lines[l], "percent_of_cache"), >, 0);
+      g_assert_cmpfloat (number (lines[l], "us_per_token"), >, 0);
+      g_assert_cmpfloat (number (lines[l], "search_us"), >, 0);
+    }
+  }
+}
+
+static void
+test_perplexity (void)
+{
+  g_autofree char *path = g_build_filename (dir, "text.txt", NULL);
+  g_autoptr (GString) text = g_string_new (NULL);
+  double nll[2];
+
+  for (guint i = 0; i < 1500; i++)
+    g_string_append_printf (text, "%u and the %u. ", i * 7919 % 100, i * 31 % 10);
+  g_assert_true (g_file_set_contents (path, text->str, -1, NULL));
+  for (guint i = 0; i < 2; i++) {
+    const char *arguments[] = { "perplexity", "--model", model, "--text", path, "--tokens", "1200",
+      "--budget", "512", "--prefill", i == 0 ? "dense" : "sparse", "--json", NULL };
+    g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+
+    nll[i] = number (lines[g_strv_length (lines) - 1], "mean_nll");
+  }
+  g_assert_cmpfloat (nll[0], >, 1);
+  g_assert_cmpfloat_with_epsilon (nll[0], nll[1], 0.05 * nll[0]);
+  g_assert_cmpfloat (nll[0], !=, nll[1]);
+}
+
+static void
+test_errors (void)
+{
+  const struct {
+    const char *arguments[4];
+    const char *named;
+  } cases[] = {
+    { { "dance" }, "dance" },
+    { { "logits", "--model", model }, "--ids" },
+    { { "decode", "--model", "/nowhere.gguf" }, "/nowhere.gguf" },
+    { { "decode", "--depths", "1,x" }, "--depths" },
+    { { "decode", "--attention=some" }, "--attention" },
+    { { "perplexity", "--model", model }, "--text" },
+    { { "index", "--lawyer=9" }, "--lawyer" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    const char *arguments[] = { cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2],
+      NULL };
+    g_autofree char *errors = NULL;
+    g_auto (GStrv) lines = run (NULL, 1, &errors, arguments);
+
+    if (!strstr (errors, cases[i].named))
+      g_error ("case %u: no “%s” in “%s”", i, cases[i].named, errors);
+  }
+}
+
+int
+main (int argc, char **argv)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-bench-XXXXXX", NULL);
+  model = lychee_tiny_model_write (&tiny, dir, "tiny.gguf");
+  g_test_add_func ("/bench/tokens", test_tokens);
+  g_test_add_func ("/bench/logits", test_logits);
+  g_test_add_func ("/bench/decode", test_decode);
+  g_test_add_func ("/bench/ingest", test_ingest);
+  g_test_add_func ("/bench/index", test_index);
+  g_test_add_func ("/bench/perplexity", test_perplexity);
+  g_test_add_func ("/bench/errors", test_errors);
+  result = g_test_run ();
+  lychee_test_remove_dir (dir);
+  g_free (model);
+  g_free (dir);
+  return result;
+}
