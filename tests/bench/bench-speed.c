@@ -220,7 +220,10 @@ bench_ingest (int argc, char **argv)
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to read (default 600)", "N" },
-    { "chunk", 'c', 0, G_OPTION_ARG_INT, &chunk, "tokens a chunk (default 12)", "N" }, { NULL } };
+    { "chunk", 'c', 0, G_OPTION_ARG_INT, &chunk, "tokens a chunk (default 12)", "N" },
+    { "attention", 'a', 0, G_OPTION_ARG_STRING, &mode,
+        "dense, indexed (dense, and the index is kept) or sparse (default indexed)", "MODE" },
+    { NULL } };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
   g_autoptr (GArray) depths = NULL;
@@ -274,5 +277,7 @@ bench_ingest (int argc, char **argv)
           depth, mode, chunk, seconds * 1e3 / (n_tokens / chunk), n_tokens / seconds, upkeep * 100);
     fflush (stdout);
   }
+  g_free (mode);
+  g_free (list);
   return 0;
 }
