@@ -45,7 +45,9 @@ lychee_code_unpack (const guint8 *code, guint n, guint head_dim, gint8 *to)
 gsize
 lychee_node_get_size (guint head_dim, guint n_rows, guint n_leaves, guint id_bytes)
 {
-  return sizeof (LycheeNode) + n_leaves * (3 + head_dim / 2) + (gsize) n_rows * id_bytes;
+  gsize size = n_leaves * (3 + head_dim / 2) + (gsize) n_rows * id_bytes;
+
+  return sizeof (LycheeNode) + MAX (size, LYCHEE_NODE_LEAST);
 }
 
 LycheeNode *

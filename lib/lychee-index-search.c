@@ -3,6 +3,7 @@
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,43 +18,47 @@ typedef struct {
   gsize size;
 } Buffer;
 
+/* A branch of level 1, and which of all coarse nodes its first child is. */
 typedef struct {
   const LycheeBranch *branch;
-  guint child;
-  gboolean opened;
-} NodePlace;
+  guint first;
+} BranchPlace;
 
 /* A coarse node that is opened. */
 typedef struct {
-  guint place;
-  guint end; /* of its leaves, which begin where those of the one before it end */
+  const LycheeNode *node;
+  const LycheeBranch *branch;
+  guint child, place; /* in the branch; among all coarse nodes */
+  guint unread;       /* rows */
 } Run;
 
-typedef struct {
-  guint place;        /* of its coarse node */
-  guint16 first, end; /* rows in the node, in the order of its leaves */
-  guint16 read;
-} LeafPlace;
+#define STEP 8 /* leaves are taken so many at a time, beyond the end of a node's */
 
 typedef struct {
-  /* All coarse nodes, in the order of the tree: */
-  Buffer z;      /* float [n_queries][n_coarse] */
-  Buffer places; /* NodePlace */
+  Buffer branches; /* BranchPlace */
+  Buffer chosen;   /* guint32, what was selected last */
+  Buffer density;  /* float */
+  /* All coarse nodes, in the order of the tree, rows a query each: */
+  Buffer z;      /* float, logits */
+  Buffer count;  /* float, rows */
+  Buffer weight; /* float, exp of the logit less the query's most; in the end of what is unread */
   Buffer runs;   /* Run, those that are opened */
   /* The leaves of these: */
-  Buffer leaves;    /* LeafPlace */
-  Buffer leaf_z;    /* float [n_queries][n_leaves] */
-  Buffer code;      /* gint8 [n_leaves][head_dim] */
-  Buffer scale;     /* float */
-  Buffer log_count; /* float */
-  /* Either, while they are ranked: */
-  Buffer weight; /* guint32, rows */
-  Buffer share;  /* float */
-  Buffer key;    /* guint64 */
-  Buffer spare;  /* guint64 */
+  Buffer leaf_run;   /* guint32 */
+  Buffer leaf_code;  /* const guint8 *, 4 bits */
+  Buffer leaf_ids;   /* const guint8 * */
+  Buffer leaf_half;  /* guint16, scales */
+  Buffer leaf_scale; /* float */
+  Buffer leaf_count; /* float, rows */
+  Buffer leaf_left;  /* float, the part of them that is not read */
+  Buffer leaf_z;     /* float [n_queries][leaf_stride] */
+  Buffer leaf_weight;
+  /* Of each query: */
+  Buffer most, leaf_most, factor; /* float */
+  Buffer unread;                  /* float, the sum of its weights in the end */
   /* What is found: */
   Buffer rows, rest_k, rest_v, rest_log_n;
-  guint n_queries, n_coarse, n_opened, n_leaves;
+  guint n_queries, n_branches, n_coarse, n_opened, n_leaves, leaf_stride;
 } Scratch;
 
 static gpointer
@@ -84,179 +89,32 @@ lychee_selection_free (LycheeSelection *selection)
   if (!selection)
     return;
   scratch = selection->scratch;
+  g_free (scratch->branches.data);
+  g_free (scratch->chosen.data);
+  g_free (scratch->density.data);
   g_free (scratch->z.data);
-  g_free (scratch->places.data);
-  g_free (scratch->runs.data);
-  g_free (scratch->leaves.data);
-  g_free (scratch->leaf_z.data);
-  g_free (scratch->code.data);
-  g_free (scratch->scale.data);
-  g_free (scratch->log_count.data);
+  g_free (scratch->count.data);
   g_free (scratch->weight.data);
-  g_free (scratch->share.data);
-  g_free (scratch->key.data);
-  g_free (scratch->spare.data);
+  g_free (scratch->runs.data);
+  g_free (scratch->leaf_run.data);
+  g_free (scratch->leaf_code.data);
+  g_free (scratch->leaf_ids.data);
+  g_free (scratch->leaf_half.data);
+  g_free (scratch->leaf_scale.data);
+  g_free (scratch->leaf_count.data);
+  g_free (scratch->leaf_left.data);
+  g_free (scratch->leaf_z.data);
+  g_free (scratch->leaf_weight.data);
+  g_free (scratch->most.data);
+  g_free (scratch->leaf_most.data);
+  g_free (scratch->factor.data);
+  g_free (scratch->unread.data);
   g_free (scratch->rows.data);
   g_free (scratch->rest_k.data);
   g_free (scratch->rest_v.data);
   g_free (scratch->rest_log_n.data);
   g_free (scratch);
   g_free (selection);
-}
-
-/* e^x for x <= 0, 2e-6 relative; nothing to speak of below -87. Vectorises. */
-static inline float
-exp_negative (float x)
-{
-  float t, f, p;
-  union {
-    float f;
-    guint32 i;
-  } power;
-
-  x = x > -87.f ? x : -87.f;
-  power.f = x * 1.44269504f + 12582912.f; /* rounds to a whole power of 2 */
-  t = power.f - 12582912.f;
-  f = (x - t * 0.693145752f) - t * 1.42860677e-6f;
-  p = 1.f + f * (1.f + f * (0.5f + f * (0.16666667f + f * (0.041666667f + f * 0.0083333f))));
-  power.i = (power.i << 23) + 0x3f800000;
-  return p * power.f;
-}
-
-/* A key that orders by density first; of equals, the one that comes first is larger. */
-static inline guint64
-density_key (float density, guint i)
-{
-  union {
-    float f;
-    guint32 i;
-  } bits = { density > 0 ? density : 0 };
-
-  return (guint64) bits.i << 32 | (G_MAXUINT32 - i);
-}
-
-#define N_BUCKETS 256
-
-/* How far below the densest, in eighths of octaves. */
-static inline guint
-density_bucket (guint64 key, float most)
-{
-  union {
-    float f;
-    guint32 i;
-  } bits = { most };
-
-  return MIN ((bits.i - (guint32) (key >> 32)) >> 20, N_BUCKETS - 1);
-}
-
-static inline guint
-key_index (guint64 key)
-{
-  return G_MAXUINT32 - (guint32) key;
-}
-
-/* Brings the k largest keys to the front (in any order but that the k-th comes last) and returns k,
- * the least with which their weights reach @target, or n. A quickselect by weight without branches
- * in its loop. */
-static guint
-select_densest (guint64 *key, guint64 *spare, guint n, const guint32 *weight, guint64 target)
-{
-  guint low = 0, high = n;
-  guint64 held = 0; /* of key[0 .. low) */
-
-  while (high - low > 12) {
-    guint64 a = key[low], b = key[(low + high) / 2], c = key[high - 1];
-    guint64 pivot = MAX (MIN (a, b), MIN (MAX (a, b), c));
-    guint left = low, right = 0, at = 0;
-    guint64 sum = 0;
-
-    for (guint i = low; i < high; i++) {
-      guint64 k = key[i];
-      gboolean before = k > pivot;
-
-      key[left] = k;
-      spare[right] = k;
-      at = k == pivot ? right : at;
-      sum += before ? weight[key_index (k)] : 0;
-      left += before;
-      right += !before;
-    }
-    spare[at] = spare[0];
-    spare[0] = pivot;
-    memcpy (key + left, spare, right * sizeof *key);
-    if (held + sum >= target) {
-      high = left;
-      continue;
-    }
-    held += sum + weight[key_index (pivot)];
-    low = left + 1;
-    if (held >= target)
-      return low;
-  }
-  for (; low < high; low++) {
-    guint best = low;
-    guint64 swap = key[low];
-
-    if (held >= target)
-      return low;
-    for (guint i = low + 1; i < high; i++)
-      best = key[i] > key[best] ? i : best;
-    key[low] = key[best];
-    key[best] = swap;
-    held += weight[key_index (key[low])];
-  }
-  return low;
-}
-
-/* Ranks @n groups by their share of the queries' attention per row (the score of DESIGN section 4,
- * less its logarithm, which changes no order), and selects as many as hold @target rows: their keys
- * are then in front. Eighths of octaves below the densest are counted first, so that only what lies
- * in the last one of them has to be sorted out. */
-static guint
-rank (const LycheeIndex *index, Scratch *scratch, const float *z, guint n, const guint32 *weight,
-    guint64 target)
-{
-  float *share = need (&scratch->share, n, sizeof *share);
-  guint64 *key = need (&scratch->key, n, sizeof *key);
-  guint64 *spare = need (&scratch->spare, n, sizeof *spare);
-  guint64 held[N_BUCKETS] = { 0 }, before = 0;
-  guint front = 0, last = 0, bucket;
-  float most = 0;
-
-  index->kernels->share_nodes (scratch->n_queries, z, n, n, share);
-  for (guint i = 0; i < n; i++)
-    share[i] /= weight[i];
-  for (guint i = 0; i < n; i++)
-    most = share[i] > most ? share[i] : most;
-  for (guint i = 0; i < n; i++) {
-    spare[i] = density_key (share[i], i);
-    held[density_bucket (spare[i], most)] += weight[i];
-  }
-  for (bucket = 0; bucket < N_BUCKETS - 1 && before + held[bucket] < target; bucket++)
-    before += held[bucket];
-  for (guint i = 0; i < n; i++) {
-    guint at = density_bucket (spare[i], most);
-    guint64 k = spare[i];
-
-    key[front] = k;
-    front += at < bucket;
-    spare[last] = k; /* no place that is still to be looked at */
-    last += at == bucket;
-  }
-  memcpy (key + front, spare, last * sizeof *key);
-  return front + select_densest (key + front, spare, last, weight, target - MIN (target, before));
-}
-
-static guint
-count_coarse (const LycheeBranch *branch)
-{
-  guint n = 0;
-
-  if (branch->level == 1)
-    return branch->n;
-  for (guint i = 0; i < branch->n; i++)
-    n += count_coarse (branch->child[i]);
-  return n;
 }
 
 static inline void
@@ -266,192 +124,246 @@ prefetch (gconstpointer p, gsize size)
     __builtin_prefetch ((const guint8 *) p + i);
 }
 
-/* The logits, places and weights of all coarse nodes from the @at-th on. */
-static guint
-score_coarse (const LycheeIndex *index, const LycheeBranch *branch, const LycheeQueries *queries,
-    guint at, Scratch *scratch)
+/* What scoring reads of a branch: from the scales to the codes. */
+static inline void
+prefetch_branch (const LycheeBranch *branch, guint dim)
 {
-  NodePlace *places = scratch->places.data;
-  guint32 *weight = scratch->weight.data;
+  prefetch (branch->scale,
+      (gsize) ((const guint8 *) branch->code - (guint8 *) branch->scale) + (gsize) branch->n * dim);
+}
 
+/* Lists the branches of level 1. */
+static void
+list_branches (Scratch *scratch, const LycheeBranch *branch)
+{
   if (branch->level > 1) {
-    for (guint i = 0; i < branch->n; i++) {
-      const LycheeBranch *next = i + 1 < branch->n ? branch->child[i + 1] : NULL;
-
-      if (next && next->level == 1)
-        prefetch (next->code, (gsize) next->n * queries->head_dim);
-      at = score_coarse (index, branch->child[i], queries, at, scratch);
-    }
-    return at;
+    for (guint i = 0; i < branch->n; i++)
+      list_branches (scratch, branch->child[i]);
+    return;
   }
-  index->kernels->score_leaves (queries, branch->code, branch->scale, branch->log_count, branch->n,
-      (float *) scratch->z.data + at, scratch->n_coarse);
-  for (guint i = 0; i < branch->n; i++)
-    weight[at + i] = (guint32) branch->count[i];
-  for (guint i = 0; i < branch->n; i++)
-    places[at + i] = (NodePlace){ branch, i, 0 };
-  return at + branch->n;
+  if ((scratch->n_branches + 1) * sizeof (BranchPlace) > scratch->branches.size) {
+    scratch->branches.size = 2 * scratch->branches.size + 16 * sizeof (BranchPlace);
+    scratch->branches.data = g_realloc (scratch->branches.data, scratch->branches.size);
+  }
+  ((BranchPlace *) scratch->branches.data)[scratch->n_branches++] =
+      (BranchPlace){ branch, scratch->n_coarse };
+  scratch->n_coarse += branch->n;
 }
 
-static const LycheeNode *
-place_node (const NodePlace *place)
+/* The logits, weights and densities of all coarse nodes. */
+static void
+score_coarse (const LycheeIndex *index, const LycheeQueries *queries, Scratch *scratch)
 {
-  return place->branch->child[place->child];
+  const BranchPlace *branches = scratch->branches.data;
+  guint n = scratch->n_coarse;
+  float *z = need (&scratch->z, (gsize) n * queries->n_queries, sizeof *z);
+  float *count = need (&scratch->count, n, sizeof *count);
+
+  prefetch_branch (branches[0].branch, queries->head_dim);
+  for (guint i = 0; i < scratch->n_branches; i++) {
+    const LycheeBranch *branch = branches[i].branch;
+
+    if (i + 1 < scratch->n_branches)
+      prefetch_branch (branches[i + 1].branch, queries->head_dim);
+    index->kernels->score_leaves (queries, branch->code, branch->scale, branch->log_count,
+        branch->n, z + branches[i].first, n);
+    memcpy (count + branches[i].first, branch->count, branch->n * sizeof *count);
+  }
+  index->kernels->weigh_nodes (queries->n_queries, z, n, count, n,
+      need (&scratch->weight, (gsize) n * queries->n_queries, sizeof *z),
+      need (&scratch->most, queries->n_queries, sizeof *z), need (&scratch->density, n, sizeof *z));
 }
 
-/* Scores the leaves of the @n coarse nodes in front of the keys. */
+/* Finds the coarse nodes that were chosen and has them fetched. */
+static void
+find_nodes (Scratch *scratch, guint dim, guint n)
+{
+  const BranchPlace *branches = scratch->branches.data;
+  const guint32 *chosen = scratch->chosen.data;
+  Run *runs = need (&scratch->runs, n, sizeof *runs);
+
+  for (guint i = 0, at = 0; i < n; i++) {
+    const LycheeBranch *branch;
+    guint child, n_rows;
+
+    if (chosen[i] < branches[at].first) /* the last one is out of order */
+      at = 0;
+    while (chosen[i] - branches[at].first >= branches[at].branch->n)
+      at++;
+    branch = branches[at].branch;
+    child = chosen[i] - branches[at].first;
+    n_rows = (guint) branch->count[child];
+    runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_rows };
+    prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_rows / 12, 2));
+  }
+  scratch->n_opened = n;
+}
+
+/* Scores the leaves of the @n coarse nodes that were chosen. */
 static void
 open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *queries, guint n)
 {
-  guint dim = queries->head_dim, n_leaves = 0, at = 0;
-  const guint64 *key = scratch->key.data;
-  NodePlace *places = scratch->places.data;
+  guint dim = queries->head_dim, half = dim / 2, n_queries = queries->n_queries, n_leaves = 0;
+  guint stride, size, at = 0;
   const float *z = scratch->z.data;
-  float *leaf_z, *scale, *log_count;
-  guint32 *weight;
-  Run *runs = need (&scratch->runs, n, sizeof *runs);
-  LeafPlace *leaves;
-  gint8 *code;
+  const guint8 **code, **ids;
+  float *leaf_z, *count, *left, *scale;
+  guint32 *run;
+  guint16 *half_scale;
+  const Run *runs;
 
-  for (guint i = 0; i < n; i++) {
-    NodePlace *place = &places[key_index (key[i])];
-    guint n_rows = (guint) place->branch->count[place->child];
-
-    place->opened = TRUE;
-    prefetch (
-        place->branch->child[place->child], lychee_node_get_size (dim, n_rows, n_rows / 12, 2));
-  }
-  for (guint i = 0; i < n; i++) {
-    runs[i].place = key_index (key[i]);
-    n_leaves += place_node (&places[runs[i].place])->n_leaves;
-    runs[i].end = n_leaves;
-  }
-  scratch->n_opened = n;
+  find_nodes (scratch, dim, n);
+  runs = scratch->runs.data;
+  for (guint i = 0; i < n; i++)
+    n_leaves += runs[i].node->n_leaves;
   scratch->n_leaves = n_leaves;
-  leaves = need (&scratch->leaves, n_leaves, sizeof *leaves);
-  leaf_z = need (&scratch->leaf_z, (gsize) n_leaves * queries->n_queries, sizeof *leaf_z);
-  code = need (&scratch->code, (gsize) n_leaves * dim, sizeof *code);
-  scale = need (&scratch->scale, n_leaves, sizeof *scale);
-  log_count = need (&scratch->log_count, n_leaves, sizeof *log_count);
-  weight = need (&scratch->weight, n_leaves, sizeof *weight);
+  scratch->leaf_stride = stride = (n_leaves + 2 * STEP - 1) / STEP * STEP;
+  size = stride;
+  run = need (&scratch->leaf_run, size, sizeof *run);
+  code = need (&scratch->leaf_code, size, sizeof *code);
+  ids = need (&scratch->leaf_ids, size, sizeof *ids);
+  half_scale = need (&scratch->leaf_half, size, sizeof *half_scale);
+  scale = need (&scratch->leaf_scale, size, sizeof *scale);
+  count = need (&scratch->leaf_count, size, sizeof *count);
+  left = need (&scratch->leaf_left, size, sizeof *left);
+  leaf_z = need (&scratch->leaf_z, (gsize) stride * n_queries, sizeof *leaf_z);
   for (guint i = 0; i < n; i++) {
-    const LycheeNode *node = place_node (&places[runs[i].place]);
-    const guint8 *count = lychee_node_get_counts (node);
-    guint row = 0;
+    const LycheeNode *node = runs[i].node;
+    const guint8 *counts = lychee_node_get_counts (node), *node_ids;
+    const guint8 *node_code = lychee_node_get_codes (node);
+    float log_count[STEP];
 
-    lychee_code_unpack (lychee_node_get_codes (node), node->n_leaves, dim, code + (gsize) at * dim);
-    index->kernels->f16_to_f32 (lychee_node_get_scales (node), scale + at, node->n_leaves);
-    for (guint leaf = 0; leaf < node->n_leaves; leaf++, at++) {
-      leaves[at] = (LeafPlace){ runs[i].place, (guint16) row, (guint16) (row + count[leaf]), 0 };
-      log_count[at] = lychee_log_counts[count[leaf]];
-      weight[at] = count[leaf];
-      row += count[leaf];
+    node_ids = lychee_node_get_ids (node, dim);
+    /* What is beyond the node's leaves is nonsense that the next node's take the place of. */
+    for (guint leaf = 0; leaf < node->n_leaves; leaf += STEP, counts += STEP) {
+      guint to = at + leaf;
+
+      memcpy (half_scale + to, lychee_node_get_scales (node) + leaf, STEP * sizeof *half_scale);
+      for (guint j = 0; j < STEP; j++) {
+        run[to + j] = i;
+        code[to + j] = node_code;
+        ids[to + j] = node_ids;
+        count[to + j] = counts[j];
+        left[to + j] = 1;
+        log_count[j] = lychee_log_counts[counts[j]];
+        node_code += half;
+        node_ids += counts[j] * node->id_bytes;
+      }
+      /* The codes are differences from the coarse mean, whose logit is known. */
+      for (guint h = 0; h < n_queries; h++) {
+        float mean_z = z[(gsize) h * scratch->n_coarse + runs[i].place] -
+                       runs[i].branch->log_count[runs[i].child];
+        float *row = leaf_z + (gsize) h * stride + to;
+
+        for (guint j = 0; j < STEP; j++)
+          row[j] = log_count[j] + mean_z;
+      }
     }
+    at += node->n_leaves;
   }
-  index->kernels->score_leaves (queries, code, scale, log_count, n_leaves, leaf_z, n_leaves);
-  /* The codes are differences from the coarse mean, whose logit is known. */
-  for (guint h = 0; h < queries->n_queries; h++, z += scratch->n_coarse, leaf_z += n_leaves)
-    for (guint i = 0, leaf = 0; i < n; i++) {
-      const NodePlace *place = &places[runs[i].place];
-      float mean_z = z[runs[i].place] - place->branch->log_count[place->child];
-
-      for (; leaf < runs[i].end; leaf++)
-        leaf_z[leaf] += mean_z;
-    }
+  index->kernels->f16_to_f32 (half_scale, scale, n_leaves);
+  index->kernels->score_packed (queries, code, scale, n_leaves, leaf_z, stride);
+  index->kernels->weigh_nodes (n_queries, leaf_z, stride, count, n_leaves,
+      need (&scratch->leaf_weight, (gsize) stride * n_queries, sizeof *leaf_z),
+      need (&scratch->leaf_most, n_queries, sizeof *leaf_z),
+      need (&scratch->density, n_leaves, sizeof *leaf_z));
 }
 
-static void
-copy_ids (const LycheeNode *node, const guint8 *ids, guint first, guint n, guint32 *to)
+static guint
+choose (const LycheeIndex *index, Scratch *scratch, const Buffer *count, guint n, guint target)
 {
-  if (node->id_bytes == 2) {
-    ids += 2 * first;
+  return index->kernels->select_nodes (
+      scratch->density.data, count->data, n, target, need (&scratch->chosen, n, sizeof (guint32)));
+}
+
+static inline void
+copy_ids (const guint8 *ids, guint id_bytes, guint n, guint32 *to)
+{
+  if (id_bytes == 2)
     for (guint i = 0; i < n; i++)
       to[i] = ids[2 * i] | (guint32) ids[2 * i + 1] << 8;
-  } else {
+  else
     for (guint i = 0; i < n; i++)
-      to[i] = lychee_node_id (ids, node->id_bytes, first + i);
-  }
+      to[i] = lychee_node_id (ids, id_bytes, i);
 }
 
-/* Reads the @n leaves in front of the keys, the last one in part if the budget ends in it. */
+/* Reads the @n leaves that were chosen, the last one in part if the budget ends in it. */
 static guint
-read_leaves (const LycheeIndex *index, Scratch *scratch, guint n, guint budget)
+read_leaves (Scratch *scratch, guint n, guint budget)
 {
-  const guint64 *key = scratch->key.data;
-  const NodePlace *places = scratch->places.data;
-  LeafPlace *leaves = scratch->leaves.data;
+  const guint32 *chosen = scratch->chosen.data, *run = scratch->leaf_run.data;
+  const guint8 *const *ids = scratch->leaf_ids.data;
+  const float *count = scratch->leaf_count.data;
+  float *left = scratch->leaf_left.data;
+  Run *runs = scratch->runs.data;
   guint32 *rows = scratch->rows.data;
   guint n_read = 0;
 
   for (guint i = 0; i < n; i++) {
-    LeafPlace *leaf = &leaves[key_index (key[i])];
-    const LycheeNode *node = place_node (&places[leaf->place]);
+    guint leaf = chosen[i], n_rows = (guint) count[leaf], read = MIN (n_rows, budget - n_read);
+    Run *of = &runs[run[leaf]];
 
-    leaf->read = (guint16) MIN ((guint) (leaf->end - leaf->first), budget - n_read);
-    copy_ids (node, lychee_node_get_ids (node, index->params.head_dim), leaf->first, leaf->read,
-        rows + n_read);
-    n_read += leaf->read;
+    left[leaf] = (float) (n_rows - read) / n_rows;
+    of->unread -= read;
+    copy_ids (ids[leaf], of->node->id_bytes, read, rows + n_read);
+    n_read += read;
   }
   return n_read;
 }
 
-/* x[i] = exp (x[i] - the largest) * factor[i]; returns the largest. */
 static float
-weigh (float *restrict x, const float *restrict factor, guint n)
+sum_floats (const float *x, guint n)
 {
-  float lanes[8], most;
+  LycheeLanes sums = { 0 };
+  float sum = 0;
   guint i;
 
-  for (guint j = 0; j < 8; j++)
-    lanes[j] = -G_MAXFLOAT;
   for (i = 0; i + 8 <= n; i += 8)
-    for (guint j = 0; j < 8; j++)
-      lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+    sums += *(const LycheeLanes *) (x + i);
   for (; i < n; i++)
-    lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-  most = lanes[0];
-  for (guint j = 1; j < 8; j++)
-    most = lanes[j] > most ? lanes[j] : most;
-  for (i = 0; i < n; i++)
-    x[i] = exp_negative (x[i] - most) * factor[i];
-  return most;
+    sum += x[i];
+  return lychee_sum_lanes (&sums) + sum;
 }
 
-/* Lowers the logits of opened nodes to what was not read of them: the sum over their leaves, in the
- * part that is left. Returns how many coarse nodes have rows left. */
+/* Lowers the weights of opened nodes to what was not read of them: the sum over their leaves, in
+ * the part that is left; all weights relative to the larger of the largest logits of nodes and of
+ * leaves. Returns how many coarse nodes have rows left. */
 static guint
-lower_logits (Scratch *scratch)
+lower_weights (Scratch *scratch)
 {
-  const LeafPlace *leaves = scratch->leaves.data;
   const Run *runs = scratch->runs.data;
-  guint n_leaves = scratch->n_leaves, n_read = 0;
-  float *z = scratch->z.data, *leaf_z = scratch->leaf_z.data;
-  float *left = need (&scratch->share, n_leaves, sizeof *left);
+  const guint32 *run = scratch->leaf_run.data;
+  const float *left = scratch->leaf_left.data, *leaf_weight = scratch->leaf_weight.data;
+  const float *leaf_most = scratch->leaf_most.data;
+  guint n = scratch->n_coarse, n_opened = scratch->n_opened, n_read = 0;
+  float *weight = scratch->weight.data, *most = scratch->most.data;
+  float *unread = need (&scratch->unread, scratch->n_queries, sizeof *unread);
+  float *sum = need (&scratch->density, n_opened, sizeof *sum);
 
-  for (guint i = 0; i < n_leaves; i++) {
-    guint n = leaves[i].end - leaves[i].first;
+  for (guint h = 0; h < scratch->n_queries; h++, weight += n, leaf_weight += scratch->leaf_stride) {
+    float factor = 1;
 
-    left[i] = (float) (n - leaves[i].read) / n;
-  }
-  for (guint h = 0; h < scratch->n_queries; h++, z += scratch->n_coarse, leaf_z += n_leaves) {
-    float most = weigh (leaf_z, left, n_leaves);
+    if (n_opened > 0) {
+      if (leaf_most[h] > most[h]) {
+        float lower = expf (most[h] - leaf_most[h]);
 
-    for (guint i = 0, leaf = 0; i < scratch->n_opened; i++) {
-      float sum = 0;
-
-      for (; leaf < runs[i].end; leaf++)
-        sum += leaf_z[leaf];
-      z[runs[i].place] = sum > 0 ? logf (sum) + most : -INFINITY;
+        for (guint i = 0; i < n; i++)
+          weight[i] *= lower;
+        most[h] = leaf_most[h];
+      } else {
+        factor = expf (leaf_most[h] - most[h]);
+      }
+      memset (sum, 0, n_opened * sizeof *sum);
+      for (guint leaf = 0; leaf < scratch->n_leaves; leaf++)
+        sum[run[leaf]] += leaf_weight[leaf] * left[leaf];
+      for (guint i = 0; i < n_opened; i++)
+        weight[runs[i].place] = sum[i] * factor;
     }
+    unread[h] = sum_floats (weight, n);
   }
-  for (guint i = 0, leaf = 0; i < scratch->n_opened; i++) {
-    float sum = 0;
-
-    for (; leaf < runs[i].end; leaf++)
-      sum += left[leaf];
-    n_read += sum == 0;
-  }
-  return scratch->n_coarse - n_read;
+  for (guint i = 0; i < n_opened; i++)
+    n_read += runs[i].unread == 0;
+  return n - n_read;
 }
 
 /* The unread rows of coarse nodes as means: of an opened one, the mean key of what was not read of
@@ -460,50 +372,56 @@ static void
 expand_rest (const LycheeIndex *index, LycheeSelection *selection)
 {
   Scratch *scratch = selection->scratch;
-  guint dim = index->params.head_dim, n_rest = 0, n_coarse = scratch->n_coarse;
-  const NodePlace *places = scratch->places.data;
-  const LeafPlace *leaves = scratch->leaves.data;
+  guint dim = index->params.head_dim, n_rest = 0, n_coarse = scratch->n_coarse, leaf = 0;
+  const BranchPlace *branches = scratch->branches.data;
+  const guint8 *const *code = scratch->leaf_code.data;
+  const float *count = scratch->leaf_count.data, *left = scratch->leaf_left.data;
+  const float *scale = scratch->leaf_scale.data;
   const Run *runs = scratch->runs.data;
-  const float *scale = scratch->scale.data;
-  const gint8 *code = scratch->code.data;
+  guint8 *opened = need (&scratch->density, n_coarse, sizeof *opened);
   float *k = selection->rest_k = need (&scratch->rest_k, (gsize) n_coarse * dim, sizeof *k);
   float *v = selection->rest_v = need (&scratch->rest_v, (gsize) n_coarse * dim, sizeof *v);
   float *log_n = selection->rest_log_n = need (&scratch->rest_log_n, n_coarse, sizeof *log_n);
 
-  for (guint run = 0, i = 0; run < scratch->n_opened; run++) {
-    const NodePlace *place = &places[runs[run].place];
-    const LycheeBranch *branch = place->branch;
-    guint n = 0;
+  memset (opened, 0, n_coarse);
+  for (guint i = 0; i < scratch->n_opened; i++) {
+    const LycheeBranch *branch = runs[i].branch;
+    guint child = runs[i].child, end = leaf + runs[i].node->n_leaves;
 
-    memset (k, 0, dim * sizeof *k);
-    for (; i < runs[run].end; i++) {
-      guint left = leaves[i].end - leaves[i].first - leaves[i].read;
-
-      n += left;
-      for (guint d = 0; d < dim && left > 0; d++)
-        k[d] += left * scale[i] * code[(gsize) i * dim + d];
-    }
-    if (n == 0)
+    opened[runs[i].place] = 1;
+    if (runs[i].unread == 0) {
+      leaf = end;
       continue;
+    }
+    memset (k, 0, dim * sizeof *k);
+    for (; leaf < end; leaf++) {
+      float weight = count[leaf] * left[leaf] * scale[leaf] / runs[i].unread;
+      gint8 bytes[256];
+
+      lychee_code_unpack (code[leaf], 1, dim, bytes);
+      for (guint d = 0; d < dim; d++)
+        k[d] += weight * bytes[d];
+    }
     for (guint d = 0; d < dim; d++)
-      k[d] = k[d] / n + branch->scale[place->child] * branch->code[(gsize) place->child * dim + d];
+      k[d] += branch->scale[child] * branch->code[(gsize) child * dim + d];
     lychee_code_decode (
-        branch->value_code + (gsize) place->child * dim, branch->value_scale[place->child], dim, v);
-    log_n[n_rest++] = logf (n);
+        branch->value_code + (gsize) child * dim, branch->value_scale[child], dim, v);
+    log_n[n_rest++] = logf (runs[i].unread);
     k += dim;
     v += dim;
   }
-  for (guint j = 0; j < n_coarse; j++) {
-    const LycheeBranch *branch = places[j].branch;
-    guint i = places[j].child;
+  for (guint at = 0; at < scratch->n_branches; at++) {
+    const LycheeBranch *branch = branches[at].branch;
 
-    if (places[j].opened)
-      continue;
-    lychee_code_decode (branch->code + (gsize) i * dim, branch->scale[i], dim, k);
-    lychee_code_decode (branch->value_code + (gsize) i * dim, branch->value_scale[i], dim, v);
-    log_n[n_rest++] = branch->log_count[i];
-    k += dim;
-    v += dim;
+    for (guint i = 0; i < branch->n; i++) {
+      if (opened[branches[at].first + i])
+        continue;
+      lychee_code_decode (branch->code + (gsize) i * dim, branch->scale[i], dim, k);
+      lychee_code_decode (branch->value_code + (gsize) i * dim, branch->value_scale[i], dim, v);
+      log_n[n_rest++] = branch->log_count[i];
+      k += dim;
+      v += dim;
+    }
   }
   selection->n_rest = n_rest;
 }
@@ -513,7 +431,7 @@ lychee_tree_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection)
 {
   Scratch *scratch = selection->scratch;
-  guint total = index->end - index->begin, n_coarse, n_opened = 0, n_chosen;
+  guint total = index->end - index->begin, n_chosen;
   LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale,
     query->q };
   double open = query->beam > 0 ? (double) query->beam * query->budget
@@ -521,7 +439,7 @@ lychee_tree_search (
 
   selection->n_rows = selection->n_rest = 0;
   selection->nodes_scored = selection->rows_estimated = 0;
-  scratch->n_coarse = scratch->n_opened = scratch->n_leaves = 0;
+  scratch->n_branches = scratch->n_coarse = scratch->n_opened = scratch->n_leaves = 0;
   scratch->n_queries = query->n_queries;
   selection->rows = need (&scratch->rows, MIN (query->budget, total), sizeof *selection->rows);
   if (total <= query->budget) {
@@ -535,51 +453,68 @@ lychee_tree_search (
     return;
   }
 
-  scratch->n_coarse = n_coarse = count_coarse (index->root);
-  need (&scratch->z, (gsize) n_coarse * query->n_queries, sizeof (float));
-  need (&scratch->weight, n_coarse, sizeof (guint32));
-  need (&scratch->places, n_coarse, sizeof (NodePlace));
-  score_coarse (index, index->root, &queries, 0, scratch);
+  list_branches (scratch, index->root);
+  score_coarse (index, &queries, scratch);
   if (query->budget > 0) {
-    n_opened = rank (index, scratch, scratch->z.data, n_coarse, scratch->weight.data,
-        (guint64) ceil (MIN (open, total)));
-    open_nodes (index, scratch, &queries, n_opened);
-    n_chosen = rank (index, scratch, scratch->leaf_z.data, scratch->n_leaves, scratch->weight.data,
-        query->budget);
-    selection->n_rows = read_leaves (index, scratch, n_chosen, query->budget);
+    n_chosen = choose (
+        index, scratch, &scratch->count, scratch->n_coarse, (guint) ceil (MIN (open, total)));
+    open_nodes (index, scratch, &queries, n_chosen);
+    n_chosen = choose (index, scratch, &scratch->leaf_count, scratch->n_leaves, query->budget);
+    selection->n_rows = read_leaves (scratch, n_chosen, query->budget);
   }
-  selection->nodes_scored = n_coarse + scratch->n_leaves;
+  selection->nodes_scored = scratch->n_coarse + scratch->n_leaves;
   if (!query->rest)
     return;
   selection->rows_estimated = total - selection->n_rows;
   if (query->logits)
-    selection->n_rest = lower_logits (scratch);
+    selection->n_rest = lower_weights (scratch);
   else
     expand_rest (index, selection);
 }
 
-static guint
-attend_rest (const LycheeIndex *index, const LycheeBranch *branch, const LycheeQueries *queries,
-    guint at, const Scratch *scratch, LycheeSoftmax *softmax)
+/* Adds to a query's softmax groups with weights that sum up to @sum, relative to exp (@most), but
+ * for their values; returns what to multiply the weights with for these. */
+static float
+enter_weights (float most, float sum, float *m, float *l, float *o, guint head_dim)
 {
-  if (branch->level > 1) {
-    for (guint i = 0; i < branch->n; i++)
-      at = attend_rest (index, branch->child[i], queries, at, scratch, softmax);
-    return at;
-  }
-  prefetch (branch->value_code, (gsize) branch->n * queries->head_dim);
-  index->kernels->attend_logits (queries, (const float *) scratch->z.data + at, scratch->n_coarse,
-      branch->value_code, branch->value_scale, branch->n, softmax);
-  return at + branch->n;
+  float logit, larger, lower;
+
+  if (sum < FLT_MIN) /* next to nothing, and 1 / sum would be infinite */
+    return 0;
+  logit = most + logf (sum);
+  larger = *m > logit ? *m : logit;
+  lower = *m == -INFINITY ? 0 : expf (*m - larger);
+  *m = larger;
+  *l = *l * lower + expf (logit - larger);
+  for (guint d = 0; d < head_dim; d++)
+    o[d] *= lower;
+  return expf (logit - larger) / sum;
 }
 
 void
 lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
     const LycheeSelection *selection, LycheeSoftmax *softmax)
 {
-  LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale,
-    query->q };
+  Scratch *scratch = selection->scratch;
+  const BranchPlace *branches = scratch->branches.data;
+  const float *most = scratch->most.data, *unread = scratch->unread.data;
+  const float *weight = scratch->weight.data;
+  guint dim = index->params.head_dim;
+  float *factor;
 
-  if (selection->n_rest > 0)
-    attend_rest (index, index->root, &queries, 0, selection->scratch, softmax);
+  if (selection->n_rest == 0)
+    return;
+  prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
+  factor = need (&scratch->factor, query->n_queries, sizeof *factor);
+  for (guint h = 0; h < query->n_queries; h++)
+    factor[h] = enter_weights (
+        most[h], unread[h], softmax->m + h, softmax->l + h, softmax->o + (gsize) h * dim, dim);
+  for (guint i = 0; i < scratch->n_branches; i++) {
+    const LycheeBranch *branch = branches[i].branch;
+
+    if (i + 1 < scratch->n_branches)
+      prefetch (branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
+    index->kernels->add_values (query->n_queries, dim, weight + branches[i].first,
+        scratch->n_coarse, factor, branch->value_code, branch->value_scale, branch->n, softmax->o);
+  }
 }

@@ -202,9 +202,9 @@ test_groups (gconstpointer data)
   check_shapes (data, GROUPS);
 }
 
-/* Groups whose logits are known, and 8-bit values. */
+/* Groups whose weights are known, and 8-bit values. */
 static void
-test_logits (gconstpointer data)
+test_values (gconstpointer data)
 {
   const Case *c = data;
   guint head_dim = c->head_dim;
@@ -212,61 +212,134 @@ test_logits (gconstpointer data)
   for (guint i = 0; i < G_N_ELEMENTS (query_counts); i++)
     for (guint j = 0; j < G_N_ELEMENTS (key_counts); j++) {
       guint n_queries = query_counts[i], n = key_counts[j], stride = n + 3;
-      LycheeQueries queries = new_queries (n_queries, head_dim);
-      LycheeSoftmax softmax = new_state (n_queries, head_dim);
-      g_autofree Exact *exact = g_new (Exact, 1);
-      float *z = random_floats ((gsize) n_queries * stride, -9, 9);
-      float *scale = random_floats (n, 0, 0.1);
+      gsize n_o = (gsize) n_queries * head_dim;
+      float *weight = random_floats ((gsize) (n_queries - 1) * stride + n, 0, 1);
+      float *factor = random_floats (n_queries, 0, 2), *scale = random_floats (n, 0, 0.1);
+      float *o = random_floats (n_o, -1, 1);
+      g_autofree float *before = g_memdup2 (o, n_o * sizeof *o);
       gint8 *v = GUARDED (gint8, (gsize) n * head_dim);
 
       if (n_queries > 9 && n > 65)
         continue;
       for (guint t = 0; t < n * head_dim; t++)
         v[t] = (gint8) (127 * uniform ());
-      c->kernels->attend_logits (&queries, z, stride, v, scale, n, &softmax);
-      for (guint q = 0; q < n_queries; q++) {
-        exact_init (exact);
-        for (guint t = 0; t < n; t++) {
-          double value[256];
+      c->kernels->add_values (n_queries, head_dim, weight, stride, factor, v, scale, n, o);
+      for (gsize at = 0; at < n_o; at++) {
+        guint q = at / head_dim, d = at % head_dim;
+        double want = before[at], size = fabs (want);
 
-          for (guint d = 0; d < head_dim; d++)
-            value[d] = (double) scale[t] * v[t * head_dim + d];
-          exact_add (exact, z[q * stride + t], value, head_dim);
+        for (guint t = 0; t < n; t++) {
+          double x = (double) factor[q] * weight[q * stride + t] * scale[t] * v[t * head_dim + d];
+
+          want += x;
+          size += fabs (x);
         }
-        assert_state (&softmax, q, exact, head_dim);
+        assert_near ("o", o[at], want, 2e-6 * size);
       }
       free_memory ();
     }
 }
 
 static void
-test_shares (gconstpointer data)
+test_weights (gconstpointer data)
 {
   const Case *c = data;
 
   for (guint i = 0; i < G_N_ELEMENTS (query_counts); i++)
     for (guint j = 0; j < G_N_ELEMENTS (key_counts); j++) {
       guint n_queries = query_counts[i], n = key_counts[j], stride = n + 5;
-      float *z = random_floats ((gsize) n_queries * stride, -20, 20);
-      float *share = random_floats (n, 1, 1);
+      gsize size = (gsize) (n_queries - 1) * stride + n;
+      float *z = random_floats (size, -20, 20), *weight = random_floats (size, 7, 7);
+      float *most = GUARDED (float, n_queries), *density = random_floats (n, 1, 1);
+      float *count = GUARDED (float, n);
       g_autofree double *want = g_new0 (double, n + 1);
 
+      for (guint t = 0; t < n; t++)
+        count[t] = 1 + t % 200;
       if (n_queries > 1 && n > 0)
         z[stride] = NAN; /* a query that is broken gives no share to any */
+      if (n > 1)
+        z[1] = -150; /* as good as nothing */
+      c->kernels->weigh_nodes (n_queries, z, stride, count, n, weight, most, density);
       for (guint q = 0; q < n_queries; q++) {
         double sum = 0;
+        float largest = -INFINITY;
 
-        for (guint t = 0; t < n; t++)
+        for (guint t = 0; t < n; t++) {
           sum += exp (z[q * stride + t]);
-        if (!isnan (sum))
-          for (guint t = 0; t < n; t++)
-            want[t] += exp (z[q * stride + t]) / sum;
+          largest = z[q * stride + t] > largest ? z[q * stride + t] : largest;
+        }
+        g_assert_cmpfloat (most[q], ==, largest);
+        for (guint t = 0; t < n; t++) {
+          double x = exp ((double) z[q * stride + t] - largest);
+
+          if (isnan (x))
+            g_assert_true (isnan (weight[q * stride + t]));
+          else
+            assert_near ("weight", weight[q * stride + t], x, 4e-6 * x + 1e-37);
+          if (!isnan (sum))
+            want[t] += exp (z[q * stride + t]) / sum / count[t];
+        }
+        for (guint t = n; t < stride && q + 1 < n_queries; t++)
+          g_assert_true (weight[q * stride + t] == 7);
       }
-      c->kernels->share_nodes (n_queries, z, stride, n, share);
       for (guint t = 0; t < n; t++)
-        g_assert_cmpfloat (fabs (share[t] - want[t]), <=, 8e-6 * want[t] + 1e-30);
+        g_assert_cmpfloat (fabs (density[t] - want[t]), <=, 8e-6 * want[t] + 1e-30);
       free_memory ();
     }
+}
+
+static gint
+denser_first (gconstpointer a, gconstpointer b, gpointer density)
+{
+  const guint32 *x = a, *y = b;
+  const float *d = density;
+
+  if (d[*x] != d[*y])
+    return d[*x] > d[*y] ? -1 : 1;
+  return *x < *y ? -1 : 1;
+}
+
+/* Against a plain sort, with densities of many and of few sizes, and many alike. */
+static void
+test_select (gconstpointer data)
+{
+  const Case *c = data;
+  static const guint sizes[] = { 1, 2, 3, 8, 15, 16, 17, 33, 100, 379, 1000 };
+  static const double parts[] = { 0, 1e-9, 0.01, 0.1, 0.5, 0.9, 1, 2 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    for (guint kind = 0; kind < 5; kind++)
+      for (guint j = 0; j < G_N_ELEMENTS (parts); j++) {
+        guint n = sizes[i], target, n_chosen, n_want = 0;
+        float *density = GUARDED (float, n), *count = GUARDED (float, n);
+        guint32 *chosen = GUARDED (guint32, n), *order = GUARDED (guint32, n);
+        double total = 0, held = 0;
+
+        for (guint t = 0; t < n; t++) {
+          double x = (uniform () + 1) / 2;
+
+          density[t] = kind == 0   ? (float) x
+                       : kind == 1 ? (float) exp (-90 * x)
+                       : kind == 2 ? floorf (3 * x)
+                       : kind == 3 ? 0
+                                   : (t % 7 ? (float) x : 0.25f);
+          count[t] = floorf (1 + 90 * (uniform () + 1) / 2);
+          total += count[t];
+          order[t] = t;
+        }
+        target = (guint) ceil (parts[j] * total);
+        g_qsort_with_data (order, n, sizeof *order, denser_first, density);
+        for (; n_want < n && held < target; n_want++)
+          held += count[order[n_want]];
+        n_chosen = c->kernels->select_nodes (density, count, n, target, chosen);
+        g_assert_cmpuint (n_chosen, ==, n_want);
+        if (n_want > 0)
+          g_assert_cmpuint (chosen[n_want - 1], ==, order[n_want - 1]);
+        g_qsort_with_data (chosen, n_chosen, sizeof *chosen, denser_first, density);
+        g_assert_cmpmem (chosen, n_chosen * sizeof *chosen, order, n_want * sizeof *order);
+        free_memory ();
+      }
 }
 
 /* Keys that a query may not see are poison to it: NaN and infinity, keys and values. */
@@ -600,6 +673,47 @@ test_leaves (gconstpointer data)
 }
 
 static void
+test_packed (gconstpointer data)
+{
+  const Case *c = data;
+  guint head_dim = c->head_dim, half = head_dim / 2;
+
+  for (guint a = 0; a < G_N_ELEMENTS (query_counts); a++)
+    for (guint b = 0; b < G_N_ELEMENTS (key_counts); b++) {
+      guint n_queries = query_counts[a], n = key_counts[b];
+      gsize stride = n + 1, size = (n_queries - 1) * stride + n;
+      LycheeQueries queries = new_queries (n_queries, head_dim);
+      guint8 *pool = GUARDED (guint8, (n + 1) * half);
+      const guint8 **code = GUARDED (const guint8 *, n);
+      float *scale = random_floats (n, 0.001, 0.02), *z = random_floats (size, -5, 5);
+      g_autofree float *before = g_memdup2 (z, size * sizeof *z);
+
+      if (n_queries > 36 && n > 65)
+        continue;
+      for (guint i = 0; i < (n + 1) * half; i++)
+        pool[i] = (guint8) ((uniform () + 1) * 127.9);
+      for (guint t = 0; t < n; t++)
+        code[t] = pool + (gsize) ((uniform () + 1) / 2 * (n + 1)) * half;
+      c->kernels->score_packed (&queries, code, scale, n, z, stride);
+      for (guint i = 0; i < n_queries; i++)
+        for (guint t = 0; t < stride && i * stride + t < size; t++) {
+          double dot = 0, sizes = 0, factor = t < n ? (double) queries.scale * scale[t] : 0;
+
+          for (guint d = 0; d < head_dim && t < n; d++) {
+            gint byte = code[t][d % half], value = (d < half ? byte & 15 : byte >> 4) - 8;
+            double x = (double) queries.q[i * head_dim + d] * value;
+
+            dot += x;
+            sizes += fabs (x);
+          }
+          assert_near ("z", z[i * stride + t], before[i * stride + t] + factor * dot,
+              1e-6 * (factor * sizes + fabs (before[i * stride + t])) + 1e-7 * (t < n));
+        }
+      free_memory ();
+    }
+}
+
+static void
 test_dot_rows (gconstpointer data)
 {
   const Case *c = data;
@@ -764,8 +878,9 @@ main (int argc, char **argv)
   add_cases ("attend", test_attend, TRUE);
   add_cases ("gather", test_gather, TRUE);
   add_cases ("groups", test_groups, TRUE);
-  add_cases ("logits", test_logits, TRUE);
-  add_cases ("shares", test_shares, FALSE);
+  add_cases ("values", test_values, TRUE);
+  add_cases ("weights", test_weights, FALSE);
+  add_cases ("select", test_select, FALSE);
   add_cases ("visible", test_visible, TRUE);
   add_cases ("accumulate", test_accumulate, TRUE);
   add_cases ("exp", test_exp, FALSE);
@@ -773,6 +888,7 @@ main (int argc, char **argv)
   add_cases ("alignment", test_alignment, TRUE);
   add_cases ("nodes", test_nodes, TRUE);
   add_cases ("leaves", test_leaves, TRUE);
+  add_cases ("packed", test_packed, TRUE);
   add_cases ("dot-rows", test_dot_rows, TRUE);
   add_cases ("sum-rows", test_sum_rows, TRUE);
   g_test_add_func ("/kernels/list", test_list);

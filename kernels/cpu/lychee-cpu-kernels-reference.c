@@ -106,43 +106,56 @@ attend_groups (const LycheeQueries *queries, const float *k, const float *v, con
 }
 
 static void
-attend_logits (const LycheeQueries *queries, const float *z, gsize z_stride, const gint8 *value,
-    const float *value_scale, guint n, LycheeSoftmax *softmax)
+add_values (guint n_queries, guint head_dim, const float *weight, gsize stride, const float *factor,
+    const gint8 *value, const float *value_scale, guint n, float *o)
 {
-  guint head_dim = queries->head_dim;
-
-  for (guint i = 0; i < queries->n_queries; i++) {
-    float *o = softmax->o + (gsize) i * head_dim;
-
+  for (guint i = 0; i < n_queries; i++)
     for (guint t = 0; t < n; t++) {
-      const gint8 *v = value + (gsize) t * head_dim;
-      float weight =
-          enter_logit (z[i * z_stride + t], softmax->m + i, softmax->l + i, o, head_dim) *
-          value_scale[t];
+      float x = factor[i] * weight[i * stride + t] * value_scale[t];
 
       for (guint d = 0; d < head_dim; d++)
-        o[d] += weight * v[d];
+        o[(gsize) i * head_dim + d] += x * value[(gsize) t * head_dim + d];
     }
-  }
 }
 
 static void
-share_nodes (guint n_queries, const float *z, gsize z_stride, guint n, float *share)
+weigh_nodes (guint n_queries, const float *z, gsize stride, const float *count, guint n,
+    float *weight, float *most, float *density)
 {
   for (guint t = 0; t < n; t++)
-    share[t] = 0;
-  for (guint i = 0; i < n_queries; i++) {
-    const float *row = z + i * z_stride;
-    float most = -INFINITY, sum = 0;
+    density[t] = 0;
+  for (guint i = 0; i < n_queries; i++, z += stride, weight += stride) {
+    float sum = 0;
 
+    most[i] = -INFINITY;
     for (guint t = 0; t < n; t++)
-      most = row[t] > most ? row[t] : most;
+      most[i] = z[t] > most[i] ? z[t] : most[i];
     for (guint t = 0; t < n; t++)
-      sum += expf (row[t] - most);
+      sum += weight[t] = expf (z[t] - most[i]);
     if (sum > 0 && sum <= n * 1.001f)
       for (guint t = 0; t < n; t++)
-        share[t] += expf (row[t] - most) / sum;
+        density[t] += weight[t] / sum;
   }
+  for (guint t = 0; t < n; t++)
+    density[t] /= count[t];
+}
+
+static guint
+select_nodes (const float *density, const float *count, guint n, guint target, guint32 *chosen)
+{
+  guint n_chosen = 0;
+  double held = 0;
+
+  while (n_chosen < n && held < target) {
+    guint last = n_chosen > 0 ? chosen[n_chosen - 1] : n, best = n;
+
+    for (guint t = 0; t < n; t++)
+      if (last == n || density[t] < density[last] || (density[t] == density[last] && t > last))
+        best = best == n || density[t] > density[best] ? t : best;
+    chosen[n_chosen++] = best;
+    held += count[best];
+  }
+  return n_chosen;
 }
 
 static void
@@ -191,6 +204,25 @@ score_leaves (const LycheeQueries *queries, const gint8 *centroid, const float *
 }
 
 static void
+score_packed (const LycheeQueries *queries, const guint8 *const *code, const float *code_scale,
+    guint n, float *z, gsize z_stride)
+{
+  guint head_dim = queries->head_dim, half = head_dim / 2;
+
+  for (guint i = 0; i < queries->n_queries; i++) {
+    const float *q = queries->q + (gsize) i * head_dim;
+
+    for (guint t = 0; t < n; t++) {
+      float sum = 0;
+
+      for (guint d = 0; d < half; d++)
+        sum += q[d] * ((code[t][d] & 15) - 8) + q[half + d] * ((code[t][d] >> 4) - 8);
+      z[i * z_stride + t] += queries->scale * code_scale[t] * sum;
+    }
+  }
+}
+
+static void
 dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
     guint head_dim, float *dots)
 {
@@ -226,10 +258,12 @@ const LycheeCpuKernels lychee_cpu_kernels_reference = {
   .attend = attend,
   .attend_gather = attend_gather,
   .attend_groups = attend_groups,
-  .attend_logits = attend_logits,
-  .share_nodes = share_nodes,
+  .add_values = add_values,
+  .weigh_nodes = weigh_nodes,
+  .select_nodes = select_nodes,
   .score_nodes = score_nodes,
   .score_leaves = score_leaves,
+  .score_packed = score_packed,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
   .f32_to_f16 = f32_to_f16,

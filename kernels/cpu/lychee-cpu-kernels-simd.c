@@ -27,6 +27,7 @@
 #endif
 
 #include "lychee-cpu-blocks.h"
+#include "lychee-cpu-nodes.h"
 
 /* The size of the next block of @left things in blocks of up to @max, as even as can be. */
 static inline guint
@@ -362,79 +363,36 @@ attend_groups (const LycheeQueries *queries, const float *k, const float *v, con
 }
 
 static void
-attend_logits (const LycheeQueries *queries, const float *z, gsize z_stride, const gint8 *value,
-    const float *value_scale, guint n_groups, LycheeSoftmax *softmax)
+add_values (guint n_queries, guint head_dim, const float *weight, gsize stride, const float *factor,
+    const gint8 *value, const float *value_scale, guint n_groups, float *o)
 {
-  guint head_dim = queries->head_dim;
   Source source = { .base = (const guint8 *) value, .stride = head_dim };
+  float ones[Q_BLOCK];
 
-  NARROWER (head_dim, attend_logits, queries, z, z_stride, value, value_scale, n_groups, softmax);
+  NARROWER (head_dim, add_values, n_queries, head_dim, weight, stride, factor, value, value_scale,
+      n_groups, o);
+  for (guint i = 0; i < Q_BLOCK; i++)
+    ones[i] = 1;
   for (guint at = 0; at < n_groups; at += TILE) {
-    guint n = MIN (n_groups - at, TILE), end = (n + VL - 1) / VL * VL;
-    float v_scale[TILE] = { 0 };
+    guint n = MIN (n_groups - at, TILE), whole = n / VL * VL;
     Tile tile;
 
     fill_tile (&tile, &source, at, n);
-    memcpy (v_scale, value_scale + at, n * sizeof *v_scale);
-    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
-      float s[Q_BLOCK * TILE], factor[Q_BLOCK];
+    for (guint first = 0, n_q; first < n_queries; first += n_q) {
+      float p[Q_BLOCK * TILE];
 
-      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      n_q = block_size (n_queries - first, Q_BLOCK);
       for (guint i = 0; i < n_q; i++) {
-        float *p = s + i * TILE;
+        const float *row = weight + (first + i) * stride + at;
+        VF times = v_set1 (factor[first + i]);
 
-        memcpy (p, z + (first + i) * z_stride + at, n * sizeof *p);
-        memset (p + n, 0, (end - n) * sizeof *p);
-        factor[i] = softmax_tile (p, n, n, 1, NULL, softmax->m + first + i, softmax->l + first + i);
-        for (guint t = 0; t < end; t += VL)
-          v_store (p + t, v_mul (v_load (p + t), v_load (v_scale + t)));
+        for (guint t = 0; t < whole; t += VL)
+          v_store (p + i * TILE + t,
+              v_mul (v_mul (v_load (row + t), v_load (value_scale + at + t)), times));
+        for (guint t = whole; t < n; t++)
+          p[i * TILE + t] = row[t] * value_scale[at + t] * factor[first + i];
       }
-      sum_tile (
-          s, factor, &tile, 0, n, n_q, head_dim, softmax->o + (gsize) first * head_dim, NULL, I8);
-    }
-  }
-}
-
-/* The vector of @row from @t on, the last ones -inf where it ends. */
-static inline VF
-load_part (const float *row, guint t, guint n)
-{
-  float part[VL];
-
-  if (t + VL <= n)
-    return v_load (row + t);
-  for (guint i = 0; i < VL; i++)
-    part[i] = t + i < n ? row[t + i] : -INFINITY;
-  return v_load (part);
-}
-
-static void
-share_nodes (guint n_queries, const float *z, gsize z_stride, guint n, float *share)
-{
-  memset (share, 0, n * sizeof *share);
-  for (guint i = 0; i < n_queries; i++) {
-    const float *row = z + i * z_stride;
-    VF most = v_set1 (-INFINITY), total = v_zero (), part;
-    float sum;
-    guint t;
-
-    for (t = 0; t < n; t += VL)
-      most = v_max (load_part (row, t, n), most);
-    most = v_set1 (v_reduce_max (most));
-    for (t = 0; t < n; t += VL)
-      total = v_add (total, v_exp (v_sub (load_part (row, t, n), most)));
-    sum = v_reduce_add (total);
-    if (!(sum > 0 && sum <= n * 1.001f))
-      continue;
-    part = v_set1 (1 / sum);
-    for (t = 0; t + VL <= n; t += VL)
-      v_store (share + t, v_fma (v_exp (v_sub (v_load (row + t), most)), part, v_load (share + t)));
-    if (t < n) {
-      float rest[VL];
-
-      v_store (rest, v_mul (v_exp (v_sub (load_part (row, t, n), most)), part));
-      for (; t < n; t++)
-        share[t] += rest[t % VL];
+      sum_tile (p, ones, &tile, 0, n, n_q, head_dim, o + (gsize) first * head_dim, NULL, I8);
     }
   }
 }
@@ -573,6 +531,72 @@ score_leaves (const LycheeQueries *queries, const gint8 *centroid, const float *
     score_many (queries, &nodes, n, z, z_stride);
 }
 
+/* 4-bit codes to 8-bit ones. */
+static inline void
+unpack_row (const guint8 *code, guint head_dim, gint8 *to)
+{
+  typedef guint8 Bytes __attribute__ ((vector_size (16)));
+  guint half = head_dim / 2, d;
+
+  for (d = 0; d + 16 <= half; d += 16) {
+    Bytes x, low, high;
+
+    memcpy (&x, code + d, sizeof x);
+    low = (x & 15) - 8;
+    high = (x >> 4) - 8;
+    memcpy (to + d, &low, sizeof low);
+    memcpy (to + half + d, &high, sizeof high);
+  }
+  for (; d < half; d++) {
+    to[d] = (gint8) ((code[d] & 15) - 8);
+    to[half + d] = (gint8) ((code[d] >> 4) - 8);
+  }
+}
+
+static void
+score_packed (const LycheeQueries *queries, const guint8 *const *code, const float *code_scale,
+    guint n_nodes, float *z, gsize z_stride)
+{
+  guint head_dim = queries->head_dim, many = queries->n_queries >= MANY_FROM;
+  guint tile_size = many ? many_tile_size (head_dim) : TILE;
+  gint8 bytes[TILE * ROW_MAX];
+  float kt[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
+  Tile tile;
+
+  NARROWER (head_dim, score_packed, queries, code, code_scale, n_nodes, z, z_stride);
+  for (guint at = 0; at < n_nodes; at += tile_size) {
+    guint n = MIN (n_nodes - at, tile_size), whole = n / VL * VL;
+    Source source = { .base = (const guint8 *) bytes, .stride = head_dim };
+
+    for (guint t = 0; t < n; t++)
+      unpack_row (code[at + t], head_dim, bytes + t * head_dim);
+    fill_tile (&tile, &source, 0, n);
+    if (many)
+      transpose_tile (&tile, n, head_dim, I8, kt, tile_size);
+    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
+      const float *q = queries->q + (gsize) first * head_dim;
+      VF scale = v_set1 (queries->scale);
+      float s[Q_BLOCK * TILE];
+
+      n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      if (many)
+        product_tile (q, n_q, head_dim, kt, tile_size, n, s);
+      else
+        dots[I8][n_q - 1](q, head_dim, &tile, n, s, NULL);
+      for (guint i = 0; i < n_q; i++) {
+        float *row = z + (first + i) * z_stride + at;
+        const float *x = s + i * TILE;
+
+        for (guint t = 0; t < whole; t += VL)
+          v_store (row + t, v_fma (v_mul (scale, v_load (code_scale + at + t)), v_load (x + t),
+                                v_load (row + t)));
+        for (guint t = whole; t < n; t++)
+          row[t] += queries->scale * code_scale[at + t] * x[t];
+      }
+    }
+  }
+}
+
 /* Rows against centres, and sums of rows. */
 
 static void
@@ -666,10 +690,12 @@ const LycheeCpuKernels V_KERNELS = {
   .attend = attend,
   .attend_gather = attend_gather,
   .attend_groups = attend_groups,
-  .attend_logits = attend_logits,
-  .share_nodes = share_nodes,
+  .add_values = add_values,
+  .weigh_nodes = weigh_nodes,
+  .select_nodes = select_nodes,
   .score_nodes = score_nodes,
   .score_leaves = score_leaves,
+  .score_packed = score_packed,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
   .f32_to_f16 = f32_to_f16,

@@ -47,15 +47,25 @@ typedef struct {
   void (*attend_groups) (const LycheeQueries *queries, const float *k, const float *v,
       const float *log_n, guint n, LycheeSoftmax *softmax);
 
-  /* Groups whose logits are known: logit z[query][group], value value_scale[group] * its bytes;
-   * value is [n][head_dim], z rows are @z_stride floats apart. */
-  void (*attend_logits) (const LycheeQueries *queries, const float *z, gsize z_stride,
-      const gint8 *value, const float *value_scale, guint n, LycheeSoftmax *softmax);
+  /* Groups whose weights are known: o[query] += factor[query] times the sum of weight[query][group]
+   * value_scale[group] value[group]. value is [n][head_dim], o is [n_queries][head_dim], weight
+   * rows are @stride floats apart. */
+  void (*add_values) (guint n_queries, guint head_dim, const float *weight, gsize stride,
+      const float *factor, const gint8 *value, const float *value_scale, guint n, float *o);
 
-  /* share[node] = the sum over queries of softmax (z[query])[node], the softmax over the nodes:
-   * which part of the queries' attention each of them gets. Nothing of a query whose logits are not
-   * numbers. */
-  void (*share_nodes) (guint n_queries, const float *z, gsize z_stride, guint n, float *share);
+  /* Of logits z: most[query], the largest; weight[query][node] = exp (z - most); density[node] =
+   * the sum over queries of weight over the sum of all weights, by count[node]: which part of the
+   * queries' attention each row of the node gets. Nothing in density of a query whose logits are
+   * not numbers. z and weight rows are @stride floats apart. */
+  void (*weigh_nodes) (guint n_queries, const float *z, gsize stride, const float *count, guint n,
+      float *weight, float *most, float *density);
+
+  /* The densest nodes (of equals the first), as few as together count @target rows, or all; in any
+   * order, but that the least dense one, of which not all may be needed, comes last. Returns how
+   * many are in @chosen, which has room for @n. Densities are not negative, counts whole, and sums
+   * of counts exact up to 2^24. */
+  guint (*select_nodes) (
+      const float *density, const float *count, guint n, guint target, guint32 *chosen);
 
   /* z[query][node] = scale q.centroid + log_n + (variance ? scale sqrt (q^2 . variance) : 0);
    * centroid and variance are [n][head_dim], z rows are @z_stride floats apart. */
@@ -66,6 +76,12 @@ typedef struct {
    * variance. */
   void (*score_leaves) (const LycheeQueries *queries, const gint8 *centroid,
       const float *centroid_scale, const float *log_n, guint n, float *z, gsize z_stride);
+
+  /* z[query][node] += scale code_scale[node] q.code, for 4-bit codes anywhere: code[node] is
+   * [head_dim / 2], element i in the low half of byte i, element i + head_dim / 2 in the high half,
+   * each + 8. */
+  void (*score_packed) (const LycheeQueries *queries, const guint8 *const *code,
+      const float *code_scale, guint n, float *z, gsize z_stride);
 
   /* dots[row][c] = rows[row] . centers[c], for 2-means and descent: f16 rows, n_centers float32
    * centers [n_centers][head_dim]. */
