@@ -21,7 +21,10 @@
 #define PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
 #define HUGE_PAGE ((gsize) 2 << 20)
 
-G_DEFINE_QUARK (lychee - cache - error - quark, lychee_cache_error)
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
+/* clang-format on */
 
 /* What all forks of one cache have taken together: the limit holds for the family. */
 typedef struct {

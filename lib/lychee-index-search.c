@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Search of an index with granularity token: DESIGN section 4. */
+/* Search of an index with granularity token (docs/architecture.md). */
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 

@@ -4,7 +4,10 @@
 
 #include <math.h>
 
-G_DEFINE_QUARK (lychee - index - error - quark, lychee_index_error)
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-index-error-quark, lychee_index_error)
+/* clang-format on */
 
 float lychee_log_counts[256];
 

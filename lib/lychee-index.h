@@ -8,9 +8,9 @@
 
 G_BEGIN_DECLS
 
-/* A hierarchical index over the keys of one layer and KV head, lazily updated (DESIGN section 4,
- * LycheeCluster, arXiv 2603.08453). Private to the library: it knows nothing of GStreamer, of a
- * model or of a cache, only rows.
+/* A hierarchical index over the keys of one layer and KV head, lazily updated
+ * (docs/architecture.md; the idea is LycheeCluster's, arXiv 2603.08453). Private to the library: it
+ * knows nothing of GStreamer, of a model or of a cache, only rows.
  *
  * Leaves' means are always those of their rows; a coarse node's may lag by an eighth of them. No
  * append does more than sort the rows of the coarse nodes that it touches, except one of at least

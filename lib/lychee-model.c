@@ -27,7 +27,10 @@
 #define MAX_GROUP LYCHEE_ATTENTION_MAX_GROUP
 #define ID_LENGTH 16
 
-G_DEFINE_QUARK (lychee - model - error - quark, lychee_model_error)
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-model-error-quark, lychee_model_error)
+/* clang-format on */
 
 struct _LycheeModel {
   GObject parent_instance;

@@ -21,14 +21,15 @@
 
 #include <string.h>
 
-#define DEFAULT_SYSTEM_PROMPT                                                                      \
-  "You are a helpful assistant that reads transcripts of meetings and talks and answers from "     \
-  "what "                                                                                          \
-  "was said."
+/* It must not speak of transcripts: a small model then speaks of itself. */
+#define DEFAULT_SYSTEM_PROMPT "You are a helpful assistant."
 #define DEFAULT_LEAD "Transcript:\n\n"
 #define DEFAULT_RESERVE 1024
 
-G_DEFINE_QUARK (lychee - session - error - quark, lychee_session_error)
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
+/* clang-format on */
 
 struct _LycheeSession {
   GObject parent_instance;
@@ -397,6 +398,34 @@ lychee_session_get_cache (LycheeSession *session)
   return session->cache;
 }
 
+/* Tokens of the transcript: those behind the prompt's beginning. */
+static guint
+count_transcript (LycheeCache *cache)
+{
+  guint position, length = lychee_cache_get_length (cache);
+  g_autoptr (LycheeChunk) first = lychee_cache_get_chunk (cache, 0, &position);
+
+  return first && position < length ? length - position : 0;
+}
+
+/* Whether nothing was said: no chunk, or only white space. */
+static gboolean
+is_empty (LycheeCache *cache)
+{
+  LycheeChunk *chunk;
+  gboolean empty = TRUE;
+
+  for (guint i = 0; empty && (chunk = lychee_cache_get_chunk (cache, i, NULL)); i++) {
+    const char *at = chunk->text;
+
+    while (*at && g_unichar_isspace (g_utf8_get_char (at)))
+      at = g_utf8_next_char (at);
+    empty = *at == '\0' && chunk->text[0] != '\0';
+    lychee_chunk_unref (chunk);
+  }
+  return empty;
+}
+
 /**
  * lychee_session_get_stats:
  *
@@ -412,8 +441,8 @@ lychee_session_get_stats (LycheeSession *session)
   stats = session->stats;
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&b, "{sv}", "transcript-tokens",
-      g_variant_new_uint32 (lychee_cache_get_length (session->cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "transcript-tokens", g_variant_new_uint32 (count_transcript (session->cache)));
   g_variant_builder_add (
       &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
   g_variant_builder_add (
@@ -731,7 +760,7 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
 
   if (!check_template (session, error))
     return NULL;
-  if (lychee_cache_get_n_chunks (session->cache) == 0) {
+  if (is_empty (session->cache)) {
     g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
         "There is no transcript to answer from: nothing has been read");
     return NULL;
@@ -755,7 +784,7 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   own_sampler = sampler ? lychee_sampler_copy (sampler) : lychee_sampler_new ();
   answer = (LycheeAnswer *) g_new0 (Answer, 1);
   g_atomic_ref_count_init (&((Answer *) answer)->refs);
-  answer->transcript_tokens = lychee_cache_get_length (tail);
+  answer->transcript_tokens = count_transcript (tail);
   answer->prompt_tokens = ids->len;
   text = g_string_new (NULL);
 

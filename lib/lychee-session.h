@@ -78,8 +78,9 @@ typedef enum {
 typedef struct {
   const char *text;
   LycheeFinish finish;
-  guint transcript_tokens; /* in the snapshot that was asked */
-  guint prompt_tokens;     /* read for the question */
+  guint
+      transcript_tokens; /* of the transcript in the snapshot that was asked, without the prompt */
+  guint prompt_tokens;   /* read for the question */
   guint answer_tokens;
   double seconds_to_first; /* from asking to the first token */
   double seconds;          /* from asking to the end */

@@ -34,7 +34,10 @@ struct _LycheeTokenizer {
 };
 
 G_DEFINE_FINAL_TYPE (LycheeTokenizer, lychee_tokenizer, G_TYPE_OBJECT)
-G_DEFINE_QUARK (lychee - tokenizer - error - quark, lychee_tokenizer_error)
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-tokenizer-error-quark, lychee_tokenizer_error)
+/* clang-format on */
 
 /* Text is encoded in parts of this size, so that tokens in two forms need not exist at once. */
 #define PART (64u << 10)

@@ -5,16 +5,18 @@
  * standard error. pipelines/summarize sets everything up and starts this. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <gst/gst.h>
 
-#define DEFAULT_PROMPT "Summarize this transcript."
+#define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
 /* Progress for a log rather than a terminal: seconds between two lines. */
 #define LOG_INTERVAL 5.0
@@ -256,31 +258,93 @@ quote_for_shell (const char *name, const char *value)
   return g_strdup_printf ("%s=%s", name, word);
 }
 
-/* Whether the file has cues with times (SRT, WebVTT) rather than plain text: what is in it counts,
- * not its name. */
-static gboolean
-has_cues (const char *path, gboolean *readable)
+/* How many of the bytes are no UTF-8, or control characters that no text has. */
+static size_t
+count_odd_bytes (const char *data, size_t size)
 {
-  char head[BLOCK_SIZE + 1];
-  size_t size;
+  size_t odd = 0;
+
+  while (size > 0) {
+    const char *end;
+    size_t valid;
+
+    g_utf8_validate_len (data, size, &end);
+    valid = end - data;
+    for (size_t i = 0; i < valid; i++) {
+      odd += (guchar) data[i] < ' ' && strchr ("\t\n\v\f\r\033", data[i]) == NULL;
+    }
+    /* One that is cut off at the end of the block is not odd, one byte more or less does not
+     * matter. */
+    odd += valid < size;
+    data += MIN (valid + 1, size);
+    size -= MIN (valid + 1, size);
+  }
+  return odd;
+}
+
+/* The pipeline's first part for what is in the file: cues with times (SRT, WebVTT) or plain text;
+ * what is in it counts, not its name. NULL, and a message printed, if it is neither. */
+static const char *
+choose_source (const char *path)
+{
+  char head[BLOCK_SIZE + 1], text[BLOCK_SIZE + 1];
+  size_t size, kept = 0;
+  gboolean utf16, failed;
   FILE *file = g_fopen (path, "rb");
 
-  *readable = file != NULL;
-  if (file == NULL) {
-    return FALSE;
+  size = file != NULL ? fread (head, 1, sizeof head - 1, file) : 0;
+  failed = file == NULL || ferror (file);
+  if (failed) {
+    fprintf (stderr, "lychee-summarize: error: %s cannot be read: %s\n", path, g_strerror (errno));
   }
-  size = fread (head, 1, sizeof head - 1, file);
-  *readable = !ferror (file);
-  fclose (file);
+  if (file != NULL) {
+    fclose (file);
+  }
+  if (failed) {
+    return NULL;
+  }
   /* UTF-16 has a NUL in each of these characters; subparse reads it by its byte order mark. */
-  for (size_t i = 0, kept = 0; i <= size; i++) {
-    if (i == size || head[i] != '\0') {
-      head[kept++] = i == size ? '\0' : head[i];
+  utf16 = size >= 2 && (memcmp (head, "\xff\xfe", 2) == 0 || memcmp (head, "\xfe\xff", 2) == 0);
+  for (size_t i = 0; i < size; i++) {
+    if (head[i] != '\0') {
+      text[kept++] = head[i];
     }
   }
-  return g_str_has_prefix (head, "WEBVTT") || g_str_has_prefix (head, "\xef\xbb\xbfWEBVTT") ||
-         g_regex_match_simple (
-             "^\\s*[\\d:.,]+\\d\\s*-->\\s*\\d", head, G_REGEX_RAW | G_REGEX_MULTILINE, 0);
+  text[kept] = '\0';
+  if (g_str_has_prefix (text, "WEBVTT") || g_str_has_prefix (text, "\xef\xbb\xbfWEBVTT") ||
+      g_regex_match_simple (
+          "^\\s*[\\d:.,]+\\d\\s*-->\\s*\\d", text, G_REGEX_RAW | G_REGEX_MULTILINE, 0)) {
+    return "subparse subtitle-encoding=UTF-8";
+  }
+  if (utf16) {
+    fprintf (stderr,
+        "lychee-summarize: error: %s is UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)\n",
+        path);
+    return NULL;
+  }
+  if (count_odd_bytes (head, size) > size / 10) {
+    fprintf (stderr,
+        "lychee-summarize: error: %s does not look like a transcript: it is neither SRT nor WebVTT "
+        "nor "
+        "UTF-8 text (iconv converts other encodings)\n",
+        path);
+    return NULL;
+  }
+  return "text/x-raw,format=utf8";
+}
+
+/* fdsink writes from the beginning of a file that standard output was sent to, over what others
+ * have put there. Returns the flags to put back. */
+static int
+append_to_output (void)
+{
+  int flags = fcntl (STDOUT_FILENO, F_GETFL);
+  GStatBuf info;
+
+  if (flags >= 0 && fstat (STDOUT_FILENO, &info) == 0 && S_ISREG (info.st_mode)) {
+    fcntl (STDOUT_FILENO, F_SETFL, flags | O_APPEND);
+  }
+  return flags;
 }
 
 int
@@ -304,7 +368,7 @@ main (int argc, char **argv)
   };
   g_autoptr (GOptionContext) context = g_option_context_new (NULL);
   g_autoptr (GError) error = NULL;
-  g_autofree char *source = NULL;
+  const char *source;
   g_autofree char *location = NULL;
   g_autofree char *shell_location = NULL;
   g_autofree char *question = NULL;
@@ -316,7 +380,7 @@ main (int argc, char **argv)
   g_autoptr (GstBus) bus = NULL;
   guint watch;
   GStatBuf info;
-  gboolean readable;
+  int output_flags;
 
   g_option_context_set_summary (context,
       "Reads a transcript (SRT, WebVTT or plain text) and writes what a language model answers.");
@@ -354,11 +418,8 @@ main (int argc, char **argv)
     fprintf (stderr, "lychee-summarize: error: %s is empty\n", files[0]);
     return 1;
   }
-  source = g_strdup (has_cues (files[0], &readable) ? "subparse subtitle-encoding=UTF-8"
-                                                    : "text/x-raw,format=utf8");
-  if (!readable) {
-    fprintf (
-        stderr, "lychee-summarize: error: %s cannot be read: %s\n", files[0], g_strerror (errno));
+  source = choose_source (files[0]);
+  if (source == NULL) {
     return 1;
   }
   run.file_size = info.st_size;
@@ -402,6 +463,7 @@ main (int argc, char **argv)
   g_unix_signal_add (SIGINT, on_interrupt, &run);
   g_unix_signal_add (SIGTERM, on_interrupt, &run);
 
+  output_flags = append_to_output ();
   /* Where this fails, there is an error message on the bus. */
   gst_element_set_state (pipeline, GST_STATE_PLAYING);
   g_main_loop_run (run.loop);
@@ -428,6 +490,9 @@ main (int argc, char **argv)
     run.exit_status = 1;
   }
 
+  if (output_flags >= 0) {
+    fcntl (STDOUT_FILENO, F_SETFL, output_flags);
+  }
   g_clear_pointer (&run.answer, gst_structure_free);
   gst_clear_object (&run.source);
   g_main_loop_unref (run.loop);

@@ -49,7 +49,7 @@ GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
 #define GST_CAT_DEFAULT lychee_decoder_debug
 
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
-#define DEFAULT_MAX_TOKENS 512
+#define DEFAULT_MAX_TOKENS 256
 
 static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
   "prefill", "audit", NULL };

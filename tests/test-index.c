@@ -400,7 +400,7 @@ by_density (gconstpointer a, gconstpointer b)
   return x->order < y->order ? -1 : 1;
 }
 
-/* DESIGN section 4, with doubles and a sort. */
+/* The score of docs/architecture.md, with doubles and a sort. */
 static void
 twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtrArray *means)
 {

@@ -74,7 +74,7 @@ test_ask (void)
   g_assert_cmpuint (lychee_cache_get_n_chunks (cache), ==, 10);
   answer = ask (session, NULL, 20);
   g_assert_true (g_utf8_validate (answer->text, -1, NULL));
-  g_assert_cmpuint (answer->transcript_tokens, ==, length);
+  g_assert_cmpuint (answer->transcript_tokens, ==, 120);
   g_assert_cmpuint (answer->prompt_tokens, >, 5);
   g_assert_cmpuint (answer->answer_tokens, <=, 20);
   g_assert_cmpfloat (answer->seconds, >=, answer->seconds_to_first);
@@ -152,6 +152,26 @@ test_empty (void)
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
 }
 
+/* White space alone is nothing to answer from. */
+static void
+test_blank (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0);
+  gint32 ids[] = { 35, 35, 35 };
+  g_autoptr (LycheeChunk) blank =
+      lychee_chunk_new (ids, 3, " \n\u00a0", NULL, 0, 0, LYCHEE_BOUNDARY_WORD, 0, 0);
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (lychee_session_append (session, blank, NULL, &error));
+  g_assert_no_error (error);
+  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
+  read_chunks (session, 1, 1);
+  answer = ask (session, NULL, 5);
+  g_assert_cmpuint (answer->transcript_tokens, ==, 15);
+}
+
 static void
 test_full (void)
 {
@@ -174,10 +194,9 @@ test_full (void)
   g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, n);
   /* It still answers, up to the context's end. */
   answer = ask (session, NULL, 0);
-  g_assert_cmpuint (answer->transcript_tokens, ==, length);
+  g_assert_cmpuint (answer->transcript_tokens, ==, n * 12);
   if (answer->finish == LYCHEE_FINISH_LENGTH)
-    g_assert_cmpuint (
-        answer->transcript_tokens + answer->prompt_tokens + answer->answer_tokens, >=, 400);
+    g_assert_cmpuint (length + answer->prompt_tokens + answer->answer_tokens, >=, 400);
 }
 
 static void
@@ -435,6 +454,7 @@ main (int argc, char **argv)
   g_test_add_func ("/session/stream", test_stream);
   g_test_add_func ("/session/snapshot", test_snapshot);
   g_test_add_func ("/session/empty", test_empty);
+  g_test_add_func ("/session/blank", test_blank);
   g_test_add_func ("/session/full", test_full);
   g_test_add_func ("/session/no-room", test_no_room);
   g_test_add_func ("/session/no-memory", test_no_memory);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-index.h"
+#include "lychee-session.h"
 #include "lychee-types.h"
 
 #include <math.h>
@@ -120,6 +122,17 @@ test_chunk_threads (void)
   lychee_chunk_unref (chunk);
 }
 
+/* What users see of an error's domain. */
+static void
+test_error_domains (void)
+{
+  g_assert_cmpstr (g_quark_to_string (LYCHEE_MODEL_ERROR), ==, "lychee-model-error-quark");
+  g_assert_cmpstr (g_quark_to_string (LYCHEE_TOKENIZER_ERROR), ==, "lychee-tokenizer-error-quark");
+  g_assert_cmpstr (g_quark_to_string (LYCHEE_CACHE_ERROR), ==, "lychee-cache-error-quark");
+  g_assert_cmpstr (g_quark_to_string (LYCHEE_SESSION_ERROR), ==, "lychee-session-error-quark");
+  g_assert_cmpstr (g_quark_to_string (LYCHEE_INDEX_ERROR), ==, "lychee-index-error-quark");
+}
+
 int
 main (int argc, char **argv)
 {
@@ -132,6 +145,7 @@ main (int argc, char **argv)
   g_test_add_func ("/types/chunk/empty-speaker", test_chunk_empty_speaker);
   g_test_add_func ("/types/chunk/invalid-text", test_chunk_invalid_text);
   g_test_add_func ("/types/chunk/boxed", test_chunk_boxed);
+  g_test_add_func ("/types/error-domains", test_error_domains);
   g_test_add_func ("/types/chunk/threads", test_chunk_threads);
   return g_test_run ();
 }
