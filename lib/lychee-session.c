@@ -762,7 +762,7 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
     return NULL;
   if (is_empty (session->cache)) {
     g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
-        "There is no transcript to answer from: nothing has been read");
+        "There is no transcript to answer from: nothing was said");
     return NULL;
   }
   tail = lychee_cache_fork (session->cache, error);
