@@ -70,6 +70,8 @@ typedef struct {
   gsize stride;
 } Source;
 
+#define PAD (VL > 4 ? VL : 4) /* rows that the blocks take at once */
+
 static inline void
 fill_tile (Tile *tile, const Source *source, guint first, guint n)
 {
@@ -84,8 +86,8 @@ fill_tile (Tile *tile, const Source *source, guint first, guint n)
     for (t = 0; t < n; t++, row += source->stride)
       tile->row[t] = row;
   }
-  for (; t < TILE; t++)
-    tile->row[t] = tile->row[n - 1];
+  for (n = (n + PAD - 1) & ~(PAD - 1u); t < n; t++)
+    tile->row[t] = tile->row[t - 1];
 }
 
 /* kt[d][kt_stride] = the rows of @keys; @n is rounded up to whole vectors. */
@@ -403,31 +405,20 @@ typedef struct {
   Source rows;
   guint type;
   const float *row_scale; /* or NULL */
-  const float *log_n;
-  const float *variance; /* or NULL */
+  const float *log_n;     /* or NULL: to be added to what z is */
+  const float *variance;  /* or NULL */
 } Nodes;
 
-/* z of a tile of @n nodes and @n_q <= Q_BLOCK queries, in place of the dot products in @s. */
+/* z of a tile of @n nodes and @n_q <= Q_BLOCK queries from the dot products in @s; @z is where the
+ * first query's are to be. */
 static void
 score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n, guint first,
-    guint n_q, float *s)
+    guint n_q, float *s, float *z, gsize z_stride)
 {
-  guint head_dim = queries->head_dim, end = (n + VL - 1) / VL * VL;
-  float log_n[TILE] = { 0 }, row_scale[TILE] = { 0 };
+  guint head_dim = queries->head_dim, end = (n + VL - 1) / VL * VL, whole = n / VL * VL;
+  const float *log_n = nodes->log_n ? nodes->log_n + at : NULL;
+  const float *row_scale = nodes->row_scale ? nodes->row_scale + at : NULL;
   VF scale = v_set1 (queries->scale);
-
-  memcpy (log_n, nodes->log_n + at, n * sizeof *log_n);
-  if (nodes->row_scale)
-    memcpy (row_scale, nodes->row_scale + at, n * sizeof *row_scale);
-  for (guint t = 0; t < end; t += VL) {
-    VF factor = nodes->row_scale ? v_mul (scale, v_load (row_scale + t)) : scale;
-
-    for (guint i = 0; i < n_q; i++) {
-      float *x = s + i * TILE + t;
-
-      v_store (x, v_fma (v_load (x), factor, v_load (log_n + t)));
-    }
-  }
 
   if (nodes->variance) {
     float squares[Q_BLOCK * ROW_MAX], spread[Q_BLOCK * TILE];
@@ -443,10 +434,20 @@ score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n
     for (guint i = 0; i < n_q; i++)
       for (guint t = 0; t < end; t += VL) {
         float *x = s + i * TILE + t;
-        VF deviation = v_sqrt (v_max (v_zero (), v_load (spread + i * TILE + t)));
 
-        v_store (x, v_fma (scale, deviation, v_load (x)));
+        v_store (x, v_add (v_load (x), v_sqrt (v_max (v_zero (), v_load (spread + i * TILE + t)))));
       }
+  }
+  for (guint i = 0; i < n_q; i++, s += TILE, z += z_stride) {
+    const float *add = log_n ? log_n : z; /* what is there already */
+
+    for (guint t = 0; t < whole; t += VL) {
+      VF factor = row_scale ? v_mul (scale, v_load (row_scale + t)) : scale;
+
+      v_store (z + t, v_fma (v_load (s + t), factor, v_load (add + t)));
+    }
+    for (guint t = whole; t < n; t++)
+      z[t] = s[t] * (row_scale ? queries->scale * row_scale[t] : queries->scale) + add[t];
   }
 }
 
@@ -466,9 +467,7 @@ score_few (
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
       dots[nodes->type][n_q - 1](
           queries->q + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
-      score_block (queries, nodes, at, n, first, n_q, s);
-      for (guint i = 0; i < n_q; i++)
-        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+      score_block (queries, nodes, at, n, first, n_q, s, z + first * z_stride + at, z_stride);
     }
   }
 }
@@ -490,9 +489,7 @@ score_many (
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
       product_tile (queries->q + (gsize) first * head_dim, n_q, head_dim, kt, tile_size, n, s);
-      score_block (queries, nodes, at, n, first, n_q, s);
-      for (guint i = 0; i < n_q; i++)
-        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+      score_block (queries, nodes, at, n, first, n_q, s, z + first * z_stride + at, z_stride);
     }
   }
 }
@@ -557,43 +554,22 @@ static void
 score_packed (const LycheeQueries *queries, const guint8 *const *code, const float *code_scale,
     guint n_nodes, float *z, gsize z_stride)
 {
-  guint head_dim = queries->head_dim, many = queries->n_queries >= MANY_FROM;
-  guint tile_size = many ? many_tile_size (head_dim) : TILE;
+  guint head_dim = queries->head_dim;
   gint8 bytes[TILE * ROW_MAX];
-  float kt[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
-  Tile tile;
 
   NARROWER (head_dim, score_packed, queries, code, code_scale, n_nodes, z, z_stride);
-  for (guint at = 0; at < n_nodes; at += tile_size) {
-    guint n = MIN (n_nodes - at, tile_size), whole = n / VL * VL;
-    Source source = { .base = (const guint8 *) bytes, .stride = head_dim };
+  for (guint at = 0; at < n_nodes; at += TILE) {
+    guint n = MIN (n_nodes - at, TILE);
+    Nodes nodes = { .rows = { .base = (const guint8 *) bytes, .stride = head_dim },
+      .type = I8,
+      .row_scale = code_scale + at };
 
     for (guint t = 0; t < n; t++)
       unpack_row (code[at + t], head_dim, bytes + t * head_dim);
-    fill_tile (&tile, &source, 0, n);
-    if (many)
-      transpose_tile (&tile, n, head_dim, I8, kt, tile_size);
-    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
-      const float *q = queries->q + (gsize) first * head_dim;
-      VF scale = v_set1 (queries->scale);
-      float s[Q_BLOCK * TILE];
-
-      n_q = block_size (queries->n_queries - first, Q_BLOCK);
-      if (many)
-        product_tile (q, n_q, head_dim, kt, tile_size, n, s);
-      else
-        dots[I8][n_q - 1](q, head_dim, &tile, n, s, NULL);
-      for (guint i = 0; i < n_q; i++) {
-        float *row = z + (first + i) * z_stride + at;
-        const float *x = s + i * TILE;
-
-        for (guint t = 0; t < whole; t += VL)
-          v_store (row + t, v_fma (v_mul (scale, v_load (code_scale + at + t)), v_load (x + t),
-                                v_load (row + t)));
-        for (guint t = whole; t < n; t++)
-          row[t] += queries->scale * code_scale[at + t] * x[t];
-      }
-    }
+    if (queries->n_queries < MANY_FROM)
+      score_few (queries, &nodes, n, z + at, z_stride);
+    else
+      score_many (queries, &nodes, n, z + at, z_stride);
   }
 }
 
