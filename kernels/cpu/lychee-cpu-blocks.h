@@ -13,7 +13,7 @@
 enum { F16, F32, I8, N_TYPES };
 
 typedef struct {
-  const void *row[TILE]; /* the last one repeated up to a whole vector */
+  const void *row[TILE]; /* the last one repeated after the end */
 } Tile;
 
 static inline __attribute__ ((always_inline)) VF

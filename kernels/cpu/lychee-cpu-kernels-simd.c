@@ -70,10 +70,11 @@ typedef struct {
   gsize stride;
 } Source;
 
-#define PAD (VL > 4 ? VL : 4) /* rows that the blocks take at once */
+#define ROWS_AT_ONCE (VL > 4 ? VL : 4)
 
+/* Fills @tile with @n rows and repeats the last one up to @end. */
 static inline void
-fill_tile (Tile *tile, const Source *source, guint first, guint n)
+fill_part (Tile *tile, const Source *source, guint first, guint n, guint end)
 {
   guint t;
 
@@ -86,8 +87,22 @@ fill_tile (Tile *tile, const Source *source, guint first, guint n)
     for (t = 0; t < n; t++, row += source->stride)
       tile->row[t] = row;
   }
-  for (n = (n + PAD - 1) & ~(PAD - 1u); t < n; t++)
-    tile->row[t] = tile->row[t - 1];
+  for (; t < end; t++)
+    tile->row[t] = tile->row[n - 1];
+}
+
+/* Up to a whole tile: for one that is prefetched, row by row of another. */
+static inline void
+fill_tile (Tile *tile, const Source *source, guint first, guint n)
+{
+  fill_part (tile, source, first, n, TILE);
+}
+
+/* Up to what the blocks take at once. */
+static inline void
+fill_rows (Tile *tile, const Source *source, guint first, guint n)
+{
+  fill_part (tile, source, first, n, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE);
 }
 
 /* kt[d][kt_stride] = the rows of @keys; @n is rounded up to whole vectors. */
@@ -279,8 +294,8 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
     guint n = MIN (n_keys - at, tile_size);
     Tile k_tile, v_tile;
 
-    fill_tile (&k_tile, &keys->k, at, n);
-    fill_tile (&v_tile, &keys->v, at, n);
+    fill_rows (&k_tile, &keys->k, at, n);
+    fill_rows (&v_tile, &keys->v, at, n);
     transpose_tile (&k_tile, n, head_dim, keys->type, kt, tile_size);
     if (keys->type == F16)
       for (guint t = 0; t < n; t++) {
@@ -379,7 +394,7 @@ add_values (guint n_queries, guint head_dim, const float *weight, gsize stride, 
     guint n = MIN (n_groups - at, TILE), whole = n / VL * VL;
     Tile tile;
 
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     for (guint first = 0, n_q; first < n_queries; first += n_q) {
       float p[Q_BLOCK * TILE];
 
@@ -429,7 +444,7 @@ score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n
 
     for (guint d = 0; d < n_q * head_dim; d += VL)
       v_store (squares + d, v_mul (v_load (q + d), v_load (q + d)));
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     dots[F32][n_q - 1](squares, head_dim, &tile, n, spread, NULL);
     for (guint i = 0; i < n_q; i++)
       for (guint t = 0; t < end; t += VL) {
@@ -462,7 +477,7 @@ score_few (
   for (guint at = 0; at < n_nodes; at += TILE) {
     guint n = MIN (n_nodes - at, TILE);
 
-    fill_tile (&tile, &nodes->rows, at, n);
+    fill_rows (&tile, &nodes->rows, at, n);
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
       dots[nodes->type][n_q - 1](
@@ -484,7 +499,7 @@ score_many (
   for (guint at = 0; at < n_nodes; at += tile_size) {
     guint n = MIN (n_nodes - at, tile_size);
 
-    fill_tile (&tile, &nodes->rows, at, n);
+    fill_rows (&tile, &nodes->rows, at, n);
     transpose_tile (&tile, n, head_dim, nodes->type, kt, tile_size);
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
@@ -587,7 +602,7 @@ dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint 
   for (guint at = 0; at < n_rows; at += TILE) {
     guint n = MIN (n_rows - at, TILE);
 
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     for (guint first = 0, n_c; first < n_centers; first += n_c) {
       n_c = block_size (n_centers - first, Q_BLOCK);
       dots[F16][n_c - 1](centers + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
