@@ -54,8 +54,8 @@ typedef struct {
   Buffer leaf_z;     /* float [n_queries][leaf_stride] */
   Buffer leaf_weight;
   /* Of each query: */
-  Buffer most, leaf_most, factor; /* float */
-  Buffer unread;                  /* float, the sum of its weights in the end */
+  Buffer most, leaf_most; /* float */
+  Buffer unread;          /* float, the sum of its weights in the end */
   /* What is found: */
   Buffer rows, rest_k, rest_v, rest_log_n;
   guint n_queries, n_branches, n_coarse, n_opened, n_leaves, leaf_stride;
@@ -107,7 +107,6 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (scratch->leaf_weight.data);
   g_free (scratch->most.data);
   g_free (scratch->leaf_most.data);
-  g_free (scratch->factor.data);
   g_free (scratch->unread.data);
   g_free (scratch->rows.data);
   g_free (scratch->rest_k.data);
@@ -279,12 +278,17 @@ choose (const LycheeIndex *index, Scratch *scratch, const Buffer *count, guint n
 static inline void
 copy_ids (const guint8 *ids, guint id_bytes, guint n, guint32 *to)
 {
-  if (id_bytes == 2)
-    for (guint i = 0; i < n; i++)
-      to[i] = ids[2 * i] | (guint32) ids[2 * i + 1] << 8;
-  else
+  typedef guint16 Short __attribute__ ((vector_size (16), aligned (1), may_alias));
+  typedef guint32 Long __attribute__ ((vector_size (32), aligned (4), may_alias));
+
+  if (id_bytes != 2 || n < 8 || G_BYTE_ORDER != G_LITTLE_ENDIAN) {
     for (guint i = 0; i < n; i++)
       to[i] = lychee_node_id (ids, id_bytes, i);
+    return;
+  }
+  for (guint i = 0; i + 8 < n; i += 8)
+    *(Long *) (to + i) = __builtin_convertvector((*(const Short *) (ids + 2 * i)), Long);
+  *(Long *) (to + n - 8) = __builtin_convertvector((*(const Short *) (ids + 2 * (n - 8))), Long);
 }
 
 /* Reads the @n leaves that were chosen, the last one in part if the budget ends in it. */
@@ -491,30 +495,35 @@ enter_weights (float most, float sum, float *m, float *l, float *o, guint head_d
   return expf (logit - larger) / sum;
 }
 
+#define REST_QUERIES 64 /* that are added at a time */
+
 void
 lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query,
     const LycheeSelection *selection, LycheeSoftmax *softmax)
 {
-  Scratch *scratch = selection->scratch;
+  const Scratch *scratch = selection->scratch;
   const BranchPlace *branches = scratch->branches.data;
   const float *most = scratch->most.data, *unread = scratch->unread.data;
-  const float *weight = scratch->weight.data;
-  guint dim = index->params.head_dim;
-  float *factor;
+  guint dim = index->params.head_dim, n = scratch->n_coarse;
 
   if (selection->n_rest == 0)
     return;
   prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
-  factor = need (&scratch->factor, query->n_queries, sizeof *factor);
-  for (guint h = 0; h < query->n_queries; h++)
-    factor[h] = enter_weights (
-        most[h], unread[h], softmax->m + h, softmax->l + h, softmax->o + (gsize) h * dim, dim);
-  for (guint i = 0; i < scratch->n_branches; i++) {
-    const LycheeBranch *branch = branches[i].branch;
+  for (guint first = 0, n_queries; first < query->n_queries; first += n_queries) {
+    const float *weight = (const float *) scratch->weight.data + (gsize) first * n;
+    float factor[REST_QUERIES], *o = softmax->o + (gsize) first * dim;
 
-    if (i + 1 < scratch->n_branches)
-      prefetch (branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
-    index->kernels->add_values (query->n_queries, dim, weight + branches[i].first,
-        scratch->n_coarse, factor, branch->value_code, branch->value_scale, branch->n, softmax->o);
+    n_queries = MIN (query->n_queries - first, REST_QUERIES);
+    for (guint h = 0; h < n_queries; h++)
+      factor[h] = enter_weights (most[first + h], unread[first + h], softmax->m + first + h,
+          softmax->l + first + h, o + (gsize) h * dim, dim);
+    for (guint i = 0; i < scratch->n_branches; i++) {
+      const LycheeBranch *branch = branches[i].branch;
+
+      if (i + 1 < scratch->n_branches)
+        prefetch (branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
+      index->kernels->add_values (n_queries, dim, weight + branches[i].first, n, factor,
+          branch->value_code, branch->value_scale, branch->n, o);
+    }
   }
 }

@@ -70,8 +70,11 @@ typedef struct {
   gsize stride;
 } Source;
 
+#define ROWS_AT_ONCE (VL > 4 ? VL : 4)
+
+/* Fills @tile with @n rows and repeats the last one up to @end. */
 static inline void
-fill_tile (Tile *tile, const Source *source, guint first, guint n)
+fill_part (Tile *tile, const Source *source, guint first, guint n, guint end)
 {
   guint t;
 
@@ -84,8 +87,22 @@ fill_tile (Tile *tile, const Source *source, guint first, guint n)
     for (t = 0; t < n; t++, row += source->stride)
       tile->row[t] = row;
   }
-  for (; t < TILE; t++)
+  for (; t < end; t++)
     tile->row[t] = tile->row[n - 1];
+}
+
+/* Up to a whole tile: for one that is prefetched, row by row of another. */
+static inline void
+fill_tile (Tile *tile, const Source *source, guint first, guint n)
+{
+  fill_part (tile, source, first, n, TILE);
+}
+
+/* Up to what the blocks take at once. */
+static inline void
+fill_rows (Tile *tile, const Source *source, guint first, guint n)
+{
+  fill_part (tile, source, first, n, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE);
 }
 
 /* kt[d][kt_stride] = the rows of @keys; @n is rounded up to whole vectors. */
@@ -277,8 +294,8 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
     guint n = MIN (n_keys - at, tile_size);
     Tile k_tile, v_tile;
 
-    fill_tile (&k_tile, &keys->k, at, n);
-    fill_tile (&v_tile, &keys->v, at, n);
+    fill_rows (&k_tile, &keys->k, at, n);
+    fill_rows (&v_tile, &keys->v, at, n);
     transpose_tile (&k_tile, n, head_dim, keys->type, kt, tile_size);
     if (keys->type == F16)
       for (guint t = 0; t < n; t++) {
@@ -377,7 +394,7 @@ add_values (guint n_queries, guint head_dim, const float *weight, gsize stride, 
     guint n = MIN (n_groups - at, TILE), whole = n / VL * VL;
     Tile tile;
 
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     for (guint first = 0, n_q; first < n_queries; first += n_q) {
       float p[Q_BLOCK * TILE];
 
@@ -403,31 +420,20 @@ typedef struct {
   Source rows;
   guint type;
   const float *row_scale; /* or NULL */
-  const float *log_n;
-  const float *variance; /* or NULL */
+  const float *log_n;     /* or NULL: to be added to what z is */
+  const float *variance;  /* or NULL */
 } Nodes;
 
-/* z of a tile of @n nodes and @n_q <= Q_BLOCK queries, in place of the dot products in @s. */
+/* z of a tile of @n nodes and @n_q <= Q_BLOCK queries from the dot products in @s; @z is where the
+ * first query's are to be. */
 static void
 score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n, guint first,
-    guint n_q, float *s)
+    guint n_q, float *s, float *z, gsize z_stride)
 {
-  guint head_dim = queries->head_dim, end = (n + VL - 1) / VL * VL;
-  float log_n[TILE] = { 0 }, row_scale[TILE] = { 0 };
+  guint head_dim = queries->head_dim, end = (n + VL - 1) / VL * VL, whole = n / VL * VL;
+  const float *log_n = nodes->log_n ? nodes->log_n + at : NULL;
+  const float *row_scale = nodes->row_scale ? nodes->row_scale + at : NULL;
   VF scale = v_set1 (queries->scale);
-
-  memcpy (log_n, nodes->log_n + at, n * sizeof *log_n);
-  if (nodes->row_scale)
-    memcpy (row_scale, nodes->row_scale + at, n * sizeof *row_scale);
-  for (guint t = 0; t < end; t += VL) {
-    VF factor = nodes->row_scale ? v_mul (scale, v_load (row_scale + t)) : scale;
-
-    for (guint i = 0; i < n_q; i++) {
-      float *x = s + i * TILE + t;
-
-      v_store (x, v_fma (v_load (x), factor, v_load (log_n + t)));
-    }
-  }
 
   if (nodes->variance) {
     float squares[Q_BLOCK * ROW_MAX], spread[Q_BLOCK * TILE];
@@ -438,15 +444,25 @@ score_block (const LycheeQueries *queries, const Nodes *nodes, guint at, guint n
 
     for (guint d = 0; d < n_q * head_dim; d += VL)
       v_store (squares + d, v_mul (v_load (q + d), v_load (q + d)));
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     dots[F32][n_q - 1](squares, head_dim, &tile, n, spread, NULL);
     for (guint i = 0; i < n_q; i++)
       for (guint t = 0; t < end; t += VL) {
         float *x = s + i * TILE + t;
-        VF deviation = v_sqrt (v_max (v_zero (), v_load (spread + i * TILE + t)));
 
-        v_store (x, v_fma (scale, deviation, v_load (x)));
+        v_store (x, v_add (v_load (x), v_sqrt (v_max (v_zero (), v_load (spread + i * TILE + t)))));
       }
+  }
+  for (guint i = 0; i < n_q; i++, s += TILE, z += z_stride) {
+    const float *add = log_n ? log_n : z; /* what is there already */
+
+    for (guint t = 0; t < whole; t += VL) {
+      VF factor = row_scale ? v_mul (scale, v_load (row_scale + t)) : scale;
+
+      v_store (z + t, v_fma (v_load (s + t), factor, v_load (add + t)));
+    }
+    for (guint t = whole; t < n; t++)
+      z[t] = s[t] * (row_scale ? queries->scale * row_scale[t] : queries->scale) + add[t];
   }
 }
 
@@ -461,14 +477,12 @@ score_few (
   for (guint at = 0; at < n_nodes; at += TILE) {
     guint n = MIN (n_nodes - at, TILE);
 
-    fill_tile (&tile, &nodes->rows, at, n);
+    fill_rows (&tile, &nodes->rows, at, n);
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
       dots[nodes->type][n_q - 1](
           queries->q + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
-      score_block (queries, nodes, at, n, first, n_q, s);
-      for (guint i = 0; i < n_q; i++)
-        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+      score_block (queries, nodes, at, n, first, n_q, s, z + first * z_stride + at, z_stride);
     }
   }
 }
@@ -485,14 +499,12 @@ score_many (
   for (guint at = 0; at < n_nodes; at += tile_size) {
     guint n = MIN (n_nodes - at, tile_size);
 
-    fill_tile (&tile, &nodes->rows, at, n);
+    fill_rows (&tile, &nodes->rows, at, n);
     transpose_tile (&tile, n, head_dim, nodes->type, kt, tile_size);
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
       product_tile (queries->q + (gsize) first * head_dim, n_q, head_dim, kt, tile_size, n, s);
-      score_block (queries, nodes, at, n, first, n_q, s);
-      for (guint i = 0; i < n_q; i++)
-        memcpy (z + (first + i) * z_stride + at, s + i * TILE, n * sizeof *z);
+      score_block (queries, nodes, at, n, first, n_q, s, z + first * z_stride + at, z_stride);
     }
   }
 }
@@ -557,43 +569,22 @@ static void
 score_packed (const LycheeQueries *queries, const guint8 *const *code, const float *code_scale,
     guint n_nodes, float *z, gsize z_stride)
 {
-  guint head_dim = queries->head_dim, many = queries->n_queries >= MANY_FROM;
-  guint tile_size = many ? many_tile_size (head_dim) : TILE;
+  guint head_dim = queries->head_dim;
   gint8 bytes[TILE * ROW_MAX];
-  float kt[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
-  Tile tile;
 
   NARROWER (head_dim, score_packed, queries, code, code_scale, n_nodes, z, z_stride);
-  for (guint at = 0; at < n_nodes; at += tile_size) {
-    guint n = MIN (n_nodes - at, tile_size), whole = n / VL * VL;
-    Source source = { .base = (const guint8 *) bytes, .stride = head_dim };
+  for (guint at = 0; at < n_nodes; at += TILE) {
+    guint n = MIN (n_nodes - at, TILE);
+    Nodes nodes = { .rows = { .base = (const guint8 *) bytes, .stride = head_dim },
+      .type = I8,
+      .row_scale = code_scale + at };
 
     for (guint t = 0; t < n; t++)
       unpack_row (code[at + t], head_dim, bytes + t * head_dim);
-    fill_tile (&tile, &source, 0, n);
-    if (many)
-      transpose_tile (&tile, n, head_dim, I8, kt, tile_size);
-    for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
-      const float *q = queries->q + (gsize) first * head_dim;
-      VF scale = v_set1 (queries->scale);
-      float s[Q_BLOCK * TILE];
-
-      n_q = block_size (queries->n_queries - first, Q_BLOCK);
-      if (many)
-        product_tile (q, n_q, head_dim, kt, tile_size, n, s);
-      else
-        dots[I8][n_q - 1](q, head_dim, &tile, n, s, NULL);
-      for (guint i = 0; i < n_q; i++) {
-        float *row = z + (first + i) * z_stride + at;
-        const float *x = s + i * TILE;
-
-        for (guint t = 0; t < whole; t += VL)
-          v_store (row + t, v_fma (v_mul (scale, v_load (code_scale + at + t)), v_load (x + t),
-                                v_load (row + t)));
-        for (guint t = whole; t < n; t++)
-          row[t] += queries->scale * code_scale[at + t] * x[t];
-      }
-    }
+    if (queries->n_queries < MANY_FROM)
+      score_few (queries, &nodes, n, z + at, z_stride);
+    else
+      score_many (queries, &nodes, n, z + at, z_stride);
   }
 }
 
@@ -611,7 +602,7 @@ dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint 
   for (guint at = 0; at < n_rows; at += TILE) {
     guint n = MIN (n_rows - at, TILE);
 
-    fill_tile (&tile, &source, at, n);
+    fill_rows (&tile, &source, at, n);
     for (guint first = 0, n_c; first < n_centers; first += n_c) {
       n_c = block_size (n_centers - first, Q_BLOCK);
       dots[F16][n_c - 1](centers + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);

@@ -61,9 +61,9 @@ typedef struct {
       float *weight, float *most, float *density);
 
   /* The densest nodes (of equals the first), as few as together count @target rows, or all; in any
-   * order, but that the least dense one, of which not all may be needed, comes last. Returns how
-   * many are in @chosen, which has room for @n. Densities are not negative, counts whole, and sums
-   * of counts exact up to 2^24. */
+   * order, but that the least dense one comes last if there are @target rows, since it may be
+   * needed in part. Returns how many are in @chosen, which has room for @n. Densities are not
+   * negative, counts whole, and sums of counts exact up to 2^24. */
   guint (*select_nodes) (
       const float *density, const float *count, guint n, guint target, guint32 *chosen);
 

@@ -28,8 +28,10 @@ weigh_nodes (guint n_queries, const float *z, gsize stride, const float *count, 
     VF largest = v_set1 (-INFINITY), total = v_zero (), part;
     float rest[VL], sum;
 
-    for (guint t = 0; t < n; t += VL)
-      largest = v_max (load_part (z, t, n), largest);
+    for (guint t = 0; t < whole; t += VL)
+      largest = v_max (v_load (z + t), largest);
+    if (whole < n)
+      largest = v_max (load_part (z, whole, n), largest);
     most[i] = v_reduce_max (largest);
     largest = v_set1 (most[i]);
     for (guint t = 0; t < whole; t += VL) {
@@ -58,7 +60,44 @@ weigh_nodes (guint n_queries, const float *z, gsize stride, const float *count, 
     density[t] /= count[t];
 }
 
-typedef gint32 VBits __attribute__ ((vector_size (VL * 4)));
+/* The counts of those that are at least as dense as @threshold, else 0; adds 1 to their lanes of
+ * @number. */
+static inline VF
+reach (const float *density, const float *count, VBits threshold, VBits *number)
+{
+  VBits x, rows;
+
+  memcpy (&x, density, sizeof x);
+  memcpy (&rows, count, sizeof rows);
+  x = x >= threshold;
+  *number -= x;
+  return (VF) (rows & x);
+}
+
+/* Writes which of the densities from @t on, a vector of them at most, are in [low, high) to @to,
+ * and returns how many. May write a whole vector where there is one. */
+static inline guint
+pick (const float *density, guint t, guint n, gint32 low, gint32 high, guint32 *to)
+{
+  guint n_picked = 0;
+
+#ifdef V_PICK
+  if (t + VL <= n) {
+    VBits x;
+
+    memcpy (&x, density + t, sizeof x);
+    return v_pick (t, (x >= low) & (x < high), to);
+  }
+#endif
+  for (guint end = MIN (t + VL, n); t < end; t++) {
+    gint32 bits;
+
+    memcpy (&bits, density + t, sizeof bits);
+    to[n_picked] = t;
+    n_picked += (bits >= low) & (bits < high);
+  }
+  return n_picked;
+}
 
 /* Bisects the bits of the densities, which are in the order of the numbers, for the least density
  * that is taken. */
@@ -66,35 +105,34 @@ static guint
 select_nodes (
     const float *density, const float *count, guint n, guint target, guint32 *restrict chosen)
 {
-  gint32 low = G_MAXINT32, high = 0, bits; /* what is >= high is taken, and some of >= low */
-  guint n_between = n, n_above = 0, n_chosen = 0, only = 0;
+  gint32 low = 0, high, bits; /* what is >= high is taken, and some of >= low */
+  guint whole = n / VL * VL, n_between = n, n_above = 0, n_chosen = 0;
+  VF largest = v_zero ();
   double held = 0;
+  float most;
 
-  for (guint i = 0; i < n; i++) {
-    memcpy (&bits, density + i, sizeof bits);
-    low = MIN (low, bits);
-    high = MAX (high, bits);
-  }
+  for (guint t = 0; t < whole; t += VL)
+    largest = v_max (v_load (density + t), largest);
+  most = v_reduce_max (largest);
+  for (guint t = whole; t < n; t++)
+    most = density[t] > most ? density[t] : most;
+  memcpy (&high, &most, sizeof high);
   for (high++; n_between > 1 && high - low > 1;) {
     gint32 middle = low + (high - low) / 2;
     VBits threshold = middle - (VBits){ 0 }, number = { 0 };
-    VF rows_reached = v_zero ();
-    guint i, n_reached = 0;
+    VF partial[4] = { v_zero (), v_zero (), v_zero (), v_zero () };
+    guint i = 0, n_reached;
     float reached;
 
-    for (i = 0; i + VL <= n; i += VL) {
-      VBits x, rows;
-
-      memcpy (&x, density + i, sizeof x);
-      memcpy (&rows, count + i, sizeof rows);
-      x = x >= threshold;
-      number -= x;
-      rows &= x;
-      rows_reached = v_add (rows_reached, (VF) rows);
-    }
-    reached = v_reduce_add (rows_reached);
-    for (guint j = 0; j < VL; j++)
-      n_reached += number[j];
+    /* Additions wait for one another: four at a time. */
+    for (; i + 4 * VL <= n; i += 4 * VL)
+      for (guint j = 0; j < 4; j++)
+        partial[j] = v_add (
+            partial[j], reach (density + i + j * VL, count + i + j * VL, threshold, &number));
+    for (; i + VL <= n; i += VL)
+      partial[0] = v_add (partial[0], reach (density + i, count + i, threshold, &number));
+    reached = v_reduce_add (v_add (v_add (partial[0], partial[1]), v_add (partial[2], partial[3])));
+    n_reached = (guint) v_reduce_add (__builtin_convertvector(number, VF));
     for (; i < n; i++) {
       memcpy (&bits, density + i, sizeof bits);
       reached += bits >= middle ? count[i] : 0;
@@ -110,19 +148,15 @@ select_nodes (
       held = reached;
     }
   }
-  for (guint i = 0; i < n; i++) {
-    memcpy (&bits, density + i, sizeof bits);
-    chosen[n_chosen] = i;
-    n_chosen += bits >= high;
-    only = (bits >= low) & (bits < high) ? i : only;
-  }
-  if (n_between == 1 && held < target)
-    chosen[n_chosen++] = only;
-  for (guint i = 0; i < n && n_between > 1 && held < target; i++) {
-    memcpy (&bits, density + i, sizeof bits);
-    if (bits >= low && bits < high) {
-      chosen[n_chosen++] = i;
-      held += count[i];
+  for (guint t = 0; t < n; t += VL)
+    n_chosen += pick (density, t, n, high, G_MAXINT32, chosen + n_chosen);
+  for (guint t = 0; t < n && held < target; t += VL) {
+    guint32 some[VL];
+    guint n_some = pick (density, t, n, low, high, some);
+
+    for (guint i = 0; i < n_some && held < target; i++) {
+      chosen[n_chosen++] = some[i];
+      held += count[some[i]];
     }
   }
   return n_chosen;

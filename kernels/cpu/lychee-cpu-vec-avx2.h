@@ -12,6 +12,7 @@
 #define V_KERNELS lychee_cpu_kernels_avx2
 
 typedef __m256 VF;
+typedef gint32 VBits __attribute__ ((vector_size (32)));
 
 static inline VF
 v_zero (void)

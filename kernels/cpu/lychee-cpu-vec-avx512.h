@@ -14,6 +14,7 @@
 #define V_NARROWER lychee_cpu_kernels_avx2
 
 typedef __m512 VF;
+typedef gint32 VBits __attribute__ ((vector_size (64)));
 
 static inline VF
 v_zero (void)
@@ -170,4 +171,18 @@ v_transpose (VF r[VL])
     r[4 + c] = _mm512_shuffle_f32x4 (t[4 + c], t[12 + c], 0x88);
     r[12 + c] = _mm512_shuffle_f32x4 (t[4 + c], t[12 + c], 0xdd);
   }
+}
+
+/* Writes first + the numbers of the lanes in which @mask is set to @to, and nonsense after them, a
+ * whole vector in all; returns how many there are. */
+#define V_PICK
+static inline guint
+v_pick (guint first, VBits mask, guint32 *to)
+{
+  const __m512i lanes = _mm512_setr_epi32 (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __mmask16 set = _mm512_movepi32_mask ((__m512i) mask);
+
+  _mm512_storeu_si512 (to, _mm512_maskz_compress_epi32 (
+                               set, _mm512_add_epi32 (lanes, _mm512_set1_epi32 ((gint32) first))));
+  return (guint) __builtin_popcount (set);
 }

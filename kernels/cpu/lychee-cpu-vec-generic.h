@@ -12,6 +12,7 @@
 #define V_KERNELS lychee_cpu_kernels_generic
 
 typedef float VF __attribute__ ((vector_size (16)));
+typedef gint32 VBits __attribute__ ((vector_size (16)));
 typedef guint32 VU __attribute__ ((vector_size (16)));
 typedef gint32 VI __attribute__ ((vector_size (16)));
 typedef guint16 VU16 __attribute__ ((vector_size (8)));

@@ -12,6 +12,7 @@
 #define V_KERNELS lychee_cpu_kernels_neon
 
 typedef float32x4_t VF;
+typedef gint32 VBits __attribute__ ((vector_size (16)));
 
 static inline VF
 v_zero (void)
