@@ -73,6 +73,8 @@ read_string (Reader *r, char **string, const char *what)
 
   if (!read_u64 (r, &length, what) || !need (r, length, what))
     return FALSE;
+  if (string && memchr (r->data + r->at, 0, length))
+    return fail (r, LYCHEE_MODEL_ERROR_INVALID, "the name of %s has a NUL in it", what);
   if (string)
     *string = g_strndup ((const char *) r->data + r->at, length);
   r->at += length;
@@ -159,8 +161,8 @@ check_keys (Reader *r, guint64 n, guint32 *alignment)
       if (!read_u32 (r, alignment, what))
         return FALSE;
       if (*alignment == 0 || (*alignment & (*alignment - 1)) != 0 || *alignment > 1u << 20)
-        return fail (
-            r, LYCHEE_MODEL_ERROR_INVALID, "%s is %u, which is no power of two", what, *alignment);
+        return fail (r, LYCHEE_MODEL_ERROR_INVALID, "%s is %u, which is no power of two up to 2^20",
+            what, *alignment);
     } else if (!skip_value (r, type, what)) {
       return FALSE;
     }
@@ -248,7 +250,7 @@ lychee_gguf_check (const guint8 *data, gsize size, gsize *header_size, GError **
   r.at = 4;
   if (!read_u32 (&r, &version, "the header"))
     return FALSE;
-  if ((version & 0xffff) == 0)
+  if (version != 0 && (version & 0xffff) == 0)
     return fail (&r, LYCHEE_MODEL_ERROR_FORMAT,
         "the GGUF file is of the other byte order (big-endian): convert it for this machine");
   if (version < 2 || version > GGUF_VERSION)

@@ -24,6 +24,9 @@
 
 #define DEFAULT_ROPE_FREQ_BASE 10000.0f
 #define MAX_HEAD_DIM 256
+#define MAX_HEADS 1024
+/* Characters of a file's text that a message repeats. */
+#define MAX_QUOTE 64
 #define MAX_GROUP LYCHEE_ATTENTION_MAX_GROUP
 #define ID_LENGTH 16
 
@@ -287,6 +290,12 @@ read_hparams (LycheeModel *model, GError **error)
         hp->n_layers, hp->n_embd, hp->n_ff, hp->n_heads, hp->n_kv_heads, hp->n_context);
     return FALSE;
   }
+  if (hp->n_heads > MAX_HEADS) {
+    g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_UNSUPPORTED,
+        "key “%s.attention.head_count” is %u; at most %d heads are supported", model->architecture,
+        hp->n_heads, MAX_HEADS);
+    return FALSE;
+  }
   if (hp->n_heads / hp->n_kv_heads > MAX_GROUP) {
     g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_UNSUPPORTED,
         "%u heads share a KV head (attention.head_count / attention.head_count_kv); at most %d may",
@@ -523,9 +532,9 @@ load (LycheeModel *model, GError **error)
     return missing ("general.architecture", error);
   if (!g_str_equal (model->architecture, "llama")) {
     g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_UNSUPPORTED,
-        "its architecture is “%s”; supported is: llama (which llama 1 to 3, mistral and SmolLM "
+        "its architecture is “%.*s”; supported is: llama (which llama 1 to 3, mistral and SmolLM "
         "are)",
-        model->architecture);
+        MAX_QUOTE, model->architecture);
     return FALSE;
   }
   return read_hparams (model, error) && read_tensors (model, error) &&
@@ -568,9 +577,11 @@ lychee_model_new_full (const char *path, double rope_freq_base, GError **error)
   model = g_object_new (LYCHEE_TYPE_MODEL, NULL);
   model->path = g_strdup (path);
   model->hparams.rope_freq_base = rope_freq_base > 0 ? rope_freq_base : 0;
-  if (g_file_test (path, G_FILE_TEST_IS_DIR)) {
+  /* A pipe would be waited for, and a folder gives a riddle for a message. */
+  if (g_file_test (path, G_FILE_TEST_EXISTS) && !g_file_test (path, G_FILE_TEST_IS_REGULAR)) {
     g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_OPEN,
-        "Cannot open the model “%s”: it is a directory, and a GGUF file is wanted", path);
+        "Cannot open the model “%s”: it is %s, and a GGUF file is wanted", path,
+        g_file_test (path, G_FILE_TEST_IS_DIR) ? "a directory" : "no regular file");
     return NULL;
   }
   model->file = g_mapped_file_new (path, FALSE, &local);

@@ -513,9 +513,23 @@ prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gin
   return TRUE;
 }
 
+/* Whether the session can be used at all. */
 static gboolean
-check_template (LycheeSession *s, GError **error)
+check_ready (LycheeSession *s, GError **error)
 {
+  if (lychee_cache_get_n_layers (s->cache) != lychee_model_get_n_layers (s->model) ||
+      lychee_cache_get_n_kv_heads (s->cache) != lychee_model_get_n_kv_heads (s->model) ||
+      lychee_cache_get_head_dim (s->cache) != lychee_model_get_head_dim (s->model)) {
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE,
+        "The cache is that of another model: it has %u layers, %u KV heads and %u dimensions, and "
+        "“%s” "
+        "has %u, %u and %u",
+        lychee_cache_get_n_layers (s->cache), lychee_cache_get_n_kv_heads (s->cache),
+        lychee_cache_get_head_dim (s->cache), lychee_model_get_path (s->model),
+        lychee_model_get_n_layers (s->model), lychee_model_get_n_kv_heads (s->model),
+        lychee_model_get_head_dim (s->model));
+    return FALSE;
+  }
   if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
     return TRUE;
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
@@ -545,7 +559,7 @@ lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError 
 
   if (session->begun)
     return TRUE;
-  if (!check_template (session, error))
+  if (!check_ready (session, error))
     return FALSE;
   if (!session->reader)
     session->reader = lychee_forward_new (session->model, session->executor);
@@ -753,12 +767,12 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   LycheeAnswer *answer;
   LycheeForward *forward;
   GString *text;
-  const float *logits;
+  const float *logits = NULL;
   gboolean ok;
 
   g_return_val_if_fail (question != NULL, NULL);
 
-  if (!check_template (session, error))
+  if (!check_ready (session, error))
     return NULL;
   if (is_empty (session->cache)) {
     g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
@@ -771,6 +785,12 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   lychee_chat_format_append_suffix (
       session->template, lychee_model_get_tokenizer (session->model), question, ids);
+  if (ids->len == 0) {
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
+        "The question has no tokens: the vocabulary of “%s” has none for it",
+        lychee_model_get_path (session->model));
+    return NULL;
+  }
   if (ids->len >= lychee_cache_get_max_tokens (tail) - lychee_cache_get_length (tail)) {
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
         "The question has %u tokens, and %u of the context's %u are left: ask a shorter one, or "

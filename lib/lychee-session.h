@@ -18,11 +18,13 @@ G_BEGIN_DECLS
  * @LYCHEE_SESSION_ERROR_EMPTY: there is no transcript to answer from
  * @LYCHEE_SESSION_ERROR_TEMPLATE: the model's chat template is not known: set "template"
  * @LYCHEE_SESSION_ERROR_NO_ROOM: question and answer do not fit into the context any more
+ * @LYCHEE_SESSION_ERROR_CACHE: the cache that the session was given is that of another model
  */
 typedef enum {
   LYCHEE_SESSION_ERROR_EMPTY,
   LYCHEE_SESSION_ERROR_TEMPLATE,
   LYCHEE_SESSION_ERROR_NO_ROOM,
+  LYCHEE_SESSION_ERROR_CACHE,
 } LycheeSessionError;
 
 LYCHEE_API GQuark lychee_session_error_quark (void);

@@ -534,7 +534,8 @@ make_text (LycheeVocab *vocab)
         break;
       }
       byte_of_token = -1;
-      if (vocab->types[id] == LYCHEE_PIECE_BYTE && length == 6)
+      if (vocab->types[id] == LYCHEE_PIECE_BYTE && length == 6 && g_ascii_isxdigit (spelling[3]) &&
+          g_ascii_isxdigit (spelling[4]))
         byte_of_token = (gint16) (g_ascii_xdigit_value ((char) spelling[3]) << 4 |
                                   g_ascii_xdigit_value ((char) spelling[4]));
       if (byte_of_token >= 0 && byte_of_token < 256) {

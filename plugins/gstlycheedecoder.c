@@ -297,7 +297,9 @@ gst_lychee_decoder_set_property (GObject *object, guint id, const GValue *value,
   switch (id) {
   case PROP_PROMPT:
     g_free (self->prompt);
-    self->prompt = g_value_dup_string (value);
+    /* It goes into a message, which must be text. */
+    self->prompt =
+        g_value_get_string (value) ? g_utf8_make_valid (g_value_get_string (value), -1) : NULL;
     break;
   case PROP_MAX_TOKENS:
     self->max_tokens = g_value_get_uint (value);

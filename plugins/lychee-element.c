@@ -47,6 +47,7 @@ map_error (const GError *error, GQuark *domain, int *code)
       *domain = GST_STREAM_ERROR;
       *code = GST_STREAM_ERROR_WRONG_TYPE;
       break;
+    case LYCHEE_SESSION_ERROR_CACHE:
     case LYCHEE_SESSION_ERROR_TEMPLATE:
       *code = GST_LIBRARY_ERROR_SETTINGS;
       break;

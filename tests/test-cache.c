@@ -180,9 +180,12 @@ test_memory (void)
   g_assert_nonnull (strstr (error->message, "max-memory"));
   g_clear_error (&error);
   g_assert_cmpuint (lychee_cache_get_bytes (cache), ==, 2 * page);
+  append (cache, 212, 1); /* to the end of the second page, and no further */
+  g_assert_cmpuint (lychee_cache_get_bytes (cache), ==, 2 * page);
   g_clear_object (&fork);
   append (cache, 256, 1);
-  check (cache, 0, 556, 1);
+  check (cache, 0, 768, 1);
+  g_assert_cmpuint (lychee_cache_get_bytes (cache), ==, 3 * page);
 }
 
 static void

@@ -11,8 +11,18 @@
 #include <gguf.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static char *dir;
+
+static char *
+put (const char *name, const void *data, gsize size)
+{
+  char *path = g_build_filename (dir, name, NULL);
+
+  g_assert_true (g_file_set_contents (path, data, size, NULL));
+  return path;
+}
 
 /* Ids that use the whole vocabulary, the same every time. */
 static void
@@ -183,6 +193,136 @@ test_last (void)
     g_assert_cmpfloat_with_epsilon (logits[i], all[49 * n_vocab + i], 5e-5);
 }
 
+/* No token sees what comes after it: another last token leaves all logits before it alone. Lengths
+ * at and around the edges of pages and of the blocks of tokens that are answered together. */
+static void
+test_causal (void)
+{
+  const guint lengths[] = { 2, 3, 15, 16, 17, 33, 255, 256, 257, 300 };
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "causal.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  guint n_vocab = lychee_model_get_n_vocab (model);
+
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
+    guint n = lengths[i];
+    g_autofree gint32 *ids = g_new (gint32, n);
+    g_autofree float *a = NULL, *b = NULL;
+    gsize before = (gsize) (n - 1) * n_vocab;
+
+    some_ids (ids, n, n_vocab);
+    a = all_logits (model, ids, n, 512, 1);
+    ids[n - 1] = (ids[n - 1] + 100) % n_vocab;
+    b = all_logits (model, ids, n, 512, 1);
+    g_assert_cmpmem (a, before * sizeof *a, b, before * sizeof *b);
+    g_assert_cmpint (memcmp (a + before, b + before, n_vocab * sizeof *a), !=, 0);
+  }
+}
+
+/* Sparse attention that selects everything is dense attention, up to rounding; several pieces of
+ * the selection, sinks, window and the rest all take part. */
+static void
+test_sparse_is_dense (gconstpointer data)
+{
+  const LycheeCacheIndexing indexing = {
+    .granularity = GPOINTER_TO_UINT (data), .sinks = 16, .window = 64
+  };
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "sparse.gguf");
+  g_autoptr (LycheeModel) model = load (path);
+  guint n = 900, n_vocab = lychee_model_get_n_vocab (model);
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
+  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+  g_autoptr (LycheeCache) cache = new_cache (model, n);
+  g_autoptr (GError) error = NULL;
+  g_autofree gint32 *ids = g_new (gint32, n);
+  g_autofree float *dense = NULL;
+  /* All but one token: the smallest budget that is not answered densely at the last position. */
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = n - 1, .rest = TRUE, .beam = 100 };
+  LycheeAttentionStats stats;
+  const float *logits;
+
+  some_ids (ids, n, n_vocab);
+  dense = all_logits (model, ids, n, 12, 1);
+  lychee_cache_enable_index (cache, &indexing);
+  for (guint at = 0; at < n - 1;) {
+    guint now = MIN (12, n - 1 - at);
+
+    lychee_forward_run (forward, cache, ids + at, now, LYCHEE_OUTPUT_NONE, NULL, NULL, &error);
+    g_assert_no_error (error);
+    at += now;
+  }
+  /* What has left the window is in the index, but for less than an upkeep's step. */
+  for (guint layer = 0; layer < tiny.n_layers; layer++) {
+    guint end = lychee_index_get_end (lychee_cache_get_index (cache, layer, 0));
+
+    g_assert_cmpuint (end, <=, n - 1 - indexing.window);
+    g_assert_cmpuint (end, >, n - 1 - indexing.window - 48);
+    g_assert_cmpuint (lychee_index_get_begin (lychee_cache_get_index (cache, layer, 0)), ==, 16);
+  }
+  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  lychee_attention_reset_stats (lychee_forward_get_attention (forward));
+  lychee_forward_run (forward, cache, ids + n - 1, 1, LYCHEE_OUTPUT_LAST, &logits, NULL, &error);
+  g_assert_no_error (error);
+  lychee_attention_get_stats (lychee_forward_get_attention (forward), &stats);
+  g_assert_cmpuint (stats.sparse, ==, tiny.n_layers * tiny.n_kv_heads);
+  g_assert_cmpuint (stats.rows_read, >=, stats.sparse * (n - 20));
+  for (guint i = 0; i < n_vocab; i++)
+    g_assert_cmpfloat_with_epsilon (logits[i], dense[(gsize) (n - 1) * n_vocab + i], 2e-3);
+
+  /* At the budget it is dense, bit for bit. */
+  lychee_cache_truncate (cache, n - 1);
+  options.budget = n;
+  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  lychee_attention_reset_stats (lychee_forward_get_attention (forward));
+  lychee_forward_run (forward, cache, ids + n - 1, 1, LYCHEE_OUTPUT_LAST, &logits, NULL, &error);
+  g_assert_no_error (error);
+  lychee_attention_get_stats (lychee_forward_get_attention (forward), &stats);
+  g_assert_cmpuint (stats.sparse, ==, 0);
+  g_assert_cmpuint (stats.dense_fallback, >, 0);
+
+  /* Cut back, the index ends before the window again. */
+  lychee_cache_truncate (cache, 500);
+  g_assert_cmpuint (
+      lychee_index_get_end (lychee_cache_get_index (cache, 0, 0)), <=, 500 - indexing.window);
+}
+
+/* Weights that are not numbers: an error in the end, and no hang. */
+static void
+test_not_finite (void)
+{
+  const LycheeCacheIndexing indexing = { .sinks = 16, .window = 64 };
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL, *data = NULL, *broken = NULL;
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
+  g_autoptr (LycheeForward) forward = NULL;
+  g_autoptr (LycheeCache) cache = NULL;
+  g_autoptr (GError) error = NULL;
+  gsize size;
+  gint32 ids[12];
+  guint before = 0;
+
+  tiny.n_layers = 1;
+  path = lychee_tiny_model_write (&tiny, dir, "finite.gguf");
+  g_assert_true (g_file_get_contents (path, &data, &size, NULL));
+  /* From the middle of the key weights on. */
+  for (gsize i = size * 3 / 10; i + 4 <= size; i += 4)
+    memcpy (data + (i & ~(gsize) 3), "\xff\xff\xff\x7f", 4);
+  broken = put ("nan.gguf", data, size);
+  model = load (broken);
+  forward = lychee_forward_new (model, executor);
+  cache = new_cache (model, 600);
+  lychee_cache_enable_index (cache, &indexing);
+  some_ids (ids, 12, lychee_model_get_n_vocab (model));
+  for (guint i = 0; i < 40 && !error; i++) {
+    before = lychee_cache_get_length (cache);
+    lychee_forward_run (forward, cache, ids, 12, LYCHEE_OUTPUT_NONE, NULL, NULL, &error);
+  }
+  g_assert_error (error, LYCHEE_INDEX_ERROR, LYCHEE_INDEX_ERROR_NOT_FINITE);
+  g_assert_cmpuint (lychee_cache_get_length (cache), ==, before);
+}
+
 static void
 test_bad_id (void)
 {
@@ -305,15 +445,6 @@ expect_error (const char *path, gint code, const char *named)
         g_quark_to_string (error->domain), error->code, error->message);
 }
 
-static char *
-put (const char *name, const void *data, gsize size)
-{
-  char *path = g_build_filename (dir, name, NULL);
-
-  g_assert_true (g_file_set_contents (path, data, size, NULL));
-  return path;
-}
-
 static void
 test_no_file (void)
 {
@@ -327,11 +458,16 @@ test_no_file (void)
   g_autofree char *magic = put ("magic.gguf", "GGUF", 4);
   g_autofree char *nothing =
       put ("nothing.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *zero = put ("zero.gguf", "GGUF\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *fifo = g_build_filename (dir, "fifo.gguf", NULL);
   g_autofree char *many =
       put ("many.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\177", 24);
 
   expect_error (path, LYCHEE_MODEL_ERROR_OPEN, "No such file");
   expect_error (dir, LYCHEE_MODEL_ERROR_OPEN, "directory");
+  g_assert_cmpint (mkfifo (fifo, 0600), ==, 0);
+  expect_error (fifo, LYCHEE_MODEL_ERROR_OPEN, "regular file");
+  expect_error (zero, LYCHEE_MODEL_ERROR_FORMAT, "version 0");
   expect_error (empty, LYCHEE_MODEL_ERROR_FORMAT, "empty");
   expect_error (text, LYCHEE_MODEL_ERROR_FORMAT, "not a GGUF file");
   expect_error (big_endian, LYCHEE_MODEL_ERROR_FORMAT, "byte order");
@@ -455,6 +591,13 @@ scaling (struct gguf_context *gguf, struct ggml_context *tensors)
 }
 
 static void
+many_heads (struct gguf_context *gguf, struct ggml_context *tensors)
+{
+  gguf_set_val_u32 (gguf, "llama.attention.head_count", 65536);
+  gguf_set_val_u32 (gguf, "llama.attention.head_count_kv", 65536);
+}
+
+static void
 bad_eps (struct gguf_context *gguf, struct ggml_context *tensors)
 {
   gguf_set_val_f32 (gguf, "llama.attention.layer_norm_rms_epsilon", NAN);
@@ -486,6 +629,7 @@ static const struct {
   { "odd-groups", odd_groups, LYCHEE_MODEL_ERROR_INVALID, "head_count_kv" },
   { "shape", wrong_width, LYCHEE_MODEL_ERROR_INVALID, "blk.0.ffn_gate.weight" },
   { "head-size", huge_head, LYCHEE_MODEL_ERROR_UNSUPPORTED, "key_length" },
+  { "many-heads", many_heads, LYCHEE_MODEL_ERROR_UNSUPPORTED, "head_count" },
   { "experts", experts, LYCHEE_MODEL_ERROR_UNSUPPORTED, "expert_count" },
   { "rope-scaling", scaling, LYCHEE_MODEL_ERROR_UNSUPPORTED, "longrope" },
   { "epsilon", bad_eps, LYCHEE_MODEL_ERROR_INVALID, "layer_norm_rms_epsilon" },
@@ -602,6 +746,12 @@ main (int argc, char **argv)
   }
   g_test_add_func ("/model/threads", test_threads);
   g_test_add_func ("/model/last", test_last);
+  g_test_add_func ("/model/causal", test_causal);
+  g_test_add_data_func ("/model/sparse-is-dense/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN),
+      test_sparse_is_dense);
+  g_test_add_data_func ("/model/sparse-is-dense/chunk", GUINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK),
+      test_sparse_is_dense);
+  g_test_add_func ("/model/not-finite", test_not_finite);
   g_test_add_func ("/model/bad-id", test_bad_id);
   g_test_add_func ("/model/cancel", test_cancel);
   g_test_add_func ("/model/properties", test_properties);

@@ -300,6 +300,101 @@ test_cancel (void)
   g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, 10);
 }
 
+static gpointer
+cancel_when_growing (gpointer data)
+{
+  LycheeSession *session = data;
+  LycheeCache *cache = lychee_session_get_cache (session);
+  GCancellable *cancellable = g_object_get_data (G_OBJECT (session), "cancellable");
+  guint length = GPOINTER_TO_UINT (g_object_get_data (G_OBJECT (session), "length"));
+
+  /* The first of two passes is committed: the second is under way or about to be. */
+  while (lychee_cache_get_length (cache) == length)
+    g_thread_yield ();
+  g_cancellable_cancel (cancellable);
+  return NULL;
+}
+
+/* Cancelled between two passes of one chunk, nothing of it is left, and reading goes on as if it
+ * had never been. */
+static void
+test_cancel_between (void)
+{
+  g_autoptr (LycheeSession) session = new_session (0), other = new_session (0);
+  g_autoptr (LycheeAnswer) a = NULL, b = NULL;
+
+  read_chunks (session, 0, 5);
+  for (guint i = 0; i < 5; i++) {
+    g_autoptr (LycheeChunk) large = new_chunk (50, 1400);
+    g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+    g_autoptr (GError) error = NULL;
+    guint length = lychee_cache_get_length (lychee_session_get_cache (session));
+    GThread *thread;
+
+    g_object_set_data (G_OBJECT (session), "cancellable", cancellable);
+    g_object_set_data (G_OBJECT (session), "length", GUINT_TO_POINTER (length));
+    thread = g_thread_new ("cancel", cancel_when_growing, session);
+    g_assert_false (lychee_session_append (session, large, cancellable, &error));
+    g_thread_join (thread);
+    g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+    g_assert_cmpuint (lychee_cache_get_length (lychee_session_get_cache (session)), ==, length);
+    g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, 5);
+  }
+  read_chunks (session, 5, 60);
+  read_chunks (other, 0, 65);
+  a = ask (session, NULL, 30);
+  b = ask (other, NULL, 30);
+  g_assert_cmpstr (a->text, ==, b->text);
+}
+
+/* The same for the prompt's beginning. */
+static void
+test_cancel_begin (void)
+{
+  g_autofree char *prompt = g_strnfill (1200, 'x');
+  LycheeSession *sessions[2];
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  g_autoptr (LycheeAnswer) a = NULL, b = NULL;
+  g_autoptr (GError) error = NULL;
+  GThread *thread;
+
+  for (guint i = 0; i < 2; i++)
+    sessions[i] = g_object_new (
+        LYCHEE_TYPE_SESSION, "model", model, "system-prompt", prompt, "reserve", 100, NULL);
+  g_object_set_data (G_OBJECT (sessions[0]), "cancellable", cancellable);
+  thread = g_thread_new ("cancel", cancel_when_growing, sessions[0]);
+  g_assert_false (lychee_session_begin (sessions[0], cancellable, &error));
+  g_thread_join (thread);
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_assert_cmpuint (lychee_cache_get_length (lychee_session_get_cache (sessions[0])), ==, 0);
+  for (guint i = 0; i < 2; i++)
+    read_chunks (sessions[i], 0, 10);
+  g_assert_cmpuint (lychee_cache_get_length (lychee_session_get_cache (sessions[0])), ==,
+      lychee_cache_get_length (lychee_session_get_cache (sessions[1])));
+  a = ask (sessions[0], NULL, 20);
+  b = ask (sessions[1], NULL, 20);
+  g_assert_cmpstr (a->text, ==, b->text);
+  for (guint i = 0; i < 2; i++)
+    g_object_unref (sessions[i]);
+}
+
+/* A cache of other dimensions is refused before anything is written into it. */
+static void
+test_wrong_cache (void)
+{
+  g_autoptr (LycheeCache) cache = lychee_cache_new (1, 1, 8, 500, 0);
+  g_autoptr (LycheeSession) session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache", cache, NULL);
+  g_autoptr (LycheeChunk) chunk = new_chunk (0, 12);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (lychee_session_append (session, chunk, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE);
+  g_clear_error (&error);
+  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE);
+}
+
 /* A second session over the first one's cache: a decoder over an indexer's. */
 static void
 test_shared_cache (void)
@@ -460,6 +555,9 @@ main (int argc, char **argv)
   g_test_add_func ("/session/no-memory", test_no_memory);
   g_test_add_func ("/session/no-template", test_no_template);
   g_test_add_func ("/session/cancel", test_cancel);
+  g_test_add_func ("/session/cancel-between", test_cancel_between);
+  g_test_add_func ("/session/cancel-begin", test_cancel_begin);
+  g_test_add_func ("/session/wrong-cache", test_wrong_cache);
   g_test_add_func ("/session/shared-cache", test_shared_cache);
   g_test_add_func ("/session/threads", test_threads);
   g_test_add_func ("/session/below-budget", test_below_budget);
