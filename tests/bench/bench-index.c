@@ -92,7 +92,9 @@ time_search (Source *source, LycheeCache *cache, LycheeIndex *index, guint group
 
   lychee_cache_get_rows (cache, 0, 0, &rows);
   for (guint i = 0; i < SEARCHES; i++) {
-    LycheeIndexQuery query = { .n_queries = group, .q = q, .budget = budget, .rest = TRUE };
+    LycheeIndexQuery query = {
+      .n_queries = group, .q = q, .budget = budget, .rest = TRUE, .logits = TRUE
+    };
     double before;
 
     for (guint g = 0; g < group; g++) {
