@@ -7,6 +7,8 @@
 #include <ggml-cpu.h>
 #include <sys/resource.h>
 
+/* Now and then the system needs a core for a moment: that is not yet a busy machine. */
+#define MANY_PREEMPTIONS 3
 #define PREEMPTED_LIMIT 3
 #define FIRST_PAUSE 16
 #define LONGEST_PAUSE 512
@@ -114,7 +116,7 @@ lychee_contention_note (LycheeContention *contention, guint n_preemptions)
     contention->alone--;
     return;
   }
-  if (n_preemptions == 0) {
+  if (n_preemptions < MANY_PREEMPTIONS) {
     if (contention->preempted > 0)
       contention->preempted--;
     else

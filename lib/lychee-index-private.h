@@ -24,16 +24,10 @@ G_BEGIN_DECLS
 
 #define LYCHEE_BRANCH_MAX 64   /* children of a branch */
 #define LYCHEE_APPEND_BATCH 64 /* rows that are put in together */
-<<<<<<< HEAD
-#define LYCHEE_NODE_LEAST                                                                          \
-  24 /* bytes of data in a coarse node: a search reads 8 leaves at a time                          \
-      */
-    =======
-#define LYCHEE_NODE_LEAST 24 /* bytes in one at least: a search looks at 8 leaves at a time */
-    >>>>>>> search
+#define LYCHEE_NODE_LEAST 24   /* bytes in one at least: a search looks at 8 leaves at a time */
 
-    /* A coarse node: immutable while more than one index refers to it. */
-    typedef struct {
+/* A coarse node: immutable while more than one index refers to it. */
+typedef struct {
   gint refs;
   guint16 n_rows, n_leaves;
   guint16 fresh; /* rows that the coarse mean key and value count in */

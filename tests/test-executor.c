@@ -12,7 +12,7 @@ test_calm (void)
   /* Now and then a preemption, as on any machine. */
   for (guint i = 0; i < 1000; i++) {
     g_assert_false (lychee_contention_is_alone (&c));
-    lychee_contention_note (&c, i % 4 == 0);
+    lychee_contention_note (&c, i % 4 == 0 ? 10 : i % 3);
   }
 }
 
@@ -23,7 +23,7 @@ run_alone (LycheeContention *c)
   guint n = 0;
 
   while (lychee_contention_is_alone (c)) {
-    lychee_contention_note (c, 1);
+    lychee_contention_note (c, 10);
     g_assert_cmpuint (n++, <, 10000);
   }
   return n;
@@ -36,18 +36,18 @@ test_busy (void)
   guint first, again, n = 0;
 
   while (!lychee_contention_is_alone (&c)) {
-    lychee_contention_note (&c, 2);
+    lychee_contention_note (&c, 10);
     n++;
   }
   g_assert_cmpuint (n, <=, 4);
   first = run_alone (&c);
   /* One trial; it is still busy: a longer pause, but never without an end. */
-  lychee_contention_note (&c, 1);
+  lychee_contention_note (&c, 10);
   g_assert_true (lychee_contention_is_alone (&c));
   again = run_alone (&c);
   g_assert_cmpuint (again, ==, 2 * first);
   for (guint i = 0; i < 20; i++) {
-    lychee_contention_note (&c, 1);
+    lychee_contention_note (&c, 10);
     g_assert_cmpuint (run_alone (&c), <=, 1000);
   }
 }
@@ -58,16 +58,16 @@ test_calm_again (void)
   LycheeContention c = { 0 };
 
   for (guint i = 0; i < 6; i++) {
-    lychee_contention_note (&c, 5);
+    lychee_contention_note (&c, 10);
     run_alone (&c);
   }
   for (guint i = 0; i < 20; i++) {
     g_assert_false (lychee_contention_is_alone (&c));
-    lychee_contention_note (&c, 0);
+    lychee_contention_note (&c, 2);
   }
   /* What was is forgotten: the next pause is a short one. */
   while (!lychee_contention_is_alone (&c))
-    lychee_contention_note (&c, 1);
+    lychee_contention_note (&c, 10);
   g_assert_cmpuint (run_alone (&c), <=, 16);
 }
 
