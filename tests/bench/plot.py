@@ -13,7 +13,7 @@ import math
 import sys
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 420, 70, 170, 40, 55
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 420, 90, 170, 40, 55
 COLOURS = ["#c2185b", "#1565c0", "#2e7d32", "#ef6c00", "#6a1b9a", "#00838f", "#5d4037", "#757575"]
 
 
@@ -37,7 +37,7 @@ def ticks(low, high, logarithmic):
 def number(value):
     if value >= 1024 and value % 1024 == 0:
         return f"{value / 1024:g}k"
-    return f"{value:g}"
+    return f"{value:.3g}" if value < 100 else f"{value:g}"
 
 
 def chart(title, x_title, y_title, series, log_x, log_y):
@@ -69,7 +69,7 @@ def chart(title, x_title, y_title, series, log_x, log_y):
     for y in ys:
         py = at(xs[0], y)[1]
         out.append(f'<path d="M{LEFT} {py:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
-        out.append(f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{number(round(y, 4))}</text>')
+        out.append(f'<text x="{LEFT - 8}" y="{py + 4:.1f}" text-anchor="end">{number(y)}</text>')
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x_title)}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
     out.append(
