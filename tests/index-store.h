@@ -155,3 +155,31 @@ store_read (Store *store, guint row, gboolean value, float *x)
       lychee_rows_key (&store->rows, store->dim, row) + (value ? store->rows.value_offset : 0), x,
       store->dim);
 }
+
+/* A thread that searches a snapshot, and frees it, while the original grows. */
+typedef struct {
+  LycheeIndex *copy;
+  Store *store;
+  guint n_searches;
+  guint64 sum;
+} Reader;
+
+static inline gpointer
+read_copy (gpointer data)
+{
+  Reader *reader = data;
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[64];
+
+  for (guint i = 0; i < reader->n_searches; i++) {
+    LycheeIndexQuery query = { 1, q, 128, 0, TRUE };
+
+    for (guint d = 0; d < 64; d++)
+      q[d] = (float) ((i * 7 + d * 13) % 17) - 8;
+    lychee_index_search (reader->copy, &reader->store->rows, &query, selection);
+    for (guint r = 0; r < selection->n_rows; r++)
+      reader->sum += selection->rows[r] * (guint64) (r + 1);
+  }
+  lychee_index_free (reader->copy);
+  return NULL;
+}

@@ -372,32 +372,6 @@ test_bytes (gconstpointer data)
   g_assert_cmpfloat (share, <, 0.005);
 }
 
-typedef struct {
-  LycheeIndex *copy;
-  Store *store;
-  guint64 sum;
-} Reader;
-
-static gpointer
-read_copy (gpointer data)
-{
-  Reader *reader = data;
-  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
-  float q[64];
-
-  for (guint i = 0; i < 40; i++) {
-    LycheeIndexQuery query = { 1, q, 128, 0, TRUE };
-
-    for (guint d = 0; d < 64; d++)
-      q[d] = (float) ((i * 7 + d * 13) % 17) - 8;
-    lychee_index_search (reader->copy, &reader->store->rows, &query, selection);
-    for (guint r = 0; r < selection->n_rows; r++)
-      reader->sum += selection->rows[r] * (guint64) (r + 1);
-  }
-  lychee_index_free (reader->copy);
-  return NULL;
-}
-
 static void
 test_threads (void)
 {
@@ -410,7 +384,7 @@ test_threads (void)
   for (guint row = 0; row < 1500; row += 10)
     append (index, store, row, 10);
   for (guint i = 0; i < 4; i++) {
-    readers[i] = (Reader){ lychee_index_copy (index), store, 0 };
+    readers[i] = (Reader){ lychee_index_copy (index), store, 40, 0 };
     threads[i] = g_thread_new ("reader", read_copy, &readers[i]);
     if (i % 2)
       for (guint row = lychee_index_get_end (index), end = row + 400; row < end; row += 10)
