@@ -193,6 +193,13 @@ unit_state (LycheeAttention *a, guint unit, guint n_queries)
   return (LycheeSoftmax){ base, base + n_queries, base + 2 * (gsize) n_queries };
 }
 
+/* Whether the pass is one that the function answers: a unit is then a whole job. */
+static gboolean
+is_for_func (LycheeAttention *a)
+{
+  return a->func && a->n_tokens == 1;
+}
+
 /* Which tokens go into the indexes in this pass: those that have left the window by now. */
 static void
 plan_upkeep (LycheeAttention *a)
@@ -204,7 +211,8 @@ plan_upkeep (LycheeAttention *a)
   if (!indexing || a->first <= indexing->sinks + indexing->window)
     return;
   target = a->first - indexing->window;
-  end = lychee_index_get_end (lychee_cache_get_index (a->cache, 0, 0));
+  /* A pass that was cancelled leaves the last layers behind, and items end where theirs do. */
+  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->n_layers - 1, 0));
   end = MAX (end, indexing->sinks);
   if (target < end + UPKEEP_STEP)
     return;
@@ -237,7 +245,6 @@ void
 lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
   guint n_keys, n_queries = n_tokens * a->n_layers * a->n_kv_heads;
-  gboolean asked = a->func && n_tokens == 1; /* a unit is a whole job */
   gsize need;
 
   a->cache = cache;
@@ -248,7 +255,7 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   n_keys = a->first + n_tokens;
   plan_upkeep (a);
   a->audit_layer = a->n_layers;
-  a->sparse = !asked && a->options.sparse && lychee_cache_get_indexing (cache) &&
+  a->sparse = !is_for_func (a) && a->options.sparse && lychee_cache_get_indexing (cache) &&
               n_keys > a->options.budget;
   if (a->sparse) {
     /* sinks and recent tokens; what the index finds; the rest. */
@@ -260,7 +267,7 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   } else {
     /* Many blocks are units enough; one block has to be split over its keys to occupy the threads.
      */
-    a->split_keys = asked || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
+    a->split_keys = is_for_func (a) || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
     a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
     a->counters[0].stats.dense += n_queries;
     if (a->options.sparse)
@@ -566,7 +573,7 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
     }
     job = (unit - n_searches) / a->n_splits;
     split = (unit - n_searches) % a->n_splits;
-    if (a->func && a->n_tokens == 1) {
+    if (is_for_func (a)) {
       attend_func (a, layer, q, job);
     } else if (a->sparse) {
       wait_for (&found[job]);
