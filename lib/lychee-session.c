@@ -15,9 +15,8 @@
 
 #include "lychee-session.h"
 
+#include "lychee-backend.h"
 #include "lychee-cache-private.h"
-#include "lychee-executor.h"
-#include "lychee-forward.h"
 
 #include <string.h>
 
@@ -46,13 +45,15 @@ struct _LycheeSession {
   guint sinks;
   guint window;
   LycheeAttentionMode prefill;
+  LycheeBackendType backend_type;
+  guint cuda_device;
 
-  LycheeExecutor *executor;
-  LycheeForward *reader; /* of the appending thread */
+  LycheeWorker *reader; /* of the appending thread */
   gboolean begun;
 
   GMutex lock;
-  GQueue idle; /* of LycheeForward: those of earlier answers, for the next */
+  LycheeBackend *backend; /* NULL until something is computed */
+  GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
   LycheeAttentionOptions attention;
   LycheeAttentionStats stats;
 };
@@ -71,6 +72,8 @@ enum {
   PROP_SINKS,
   PROP_WINDOW,
   PROP_PREFILL,
+  PROP_BACKEND,
+  PROP_CUDA_DEVICE,
   PROP_ATTENTION,
   PROP_BUDGET,
   PROP_BEAM,
@@ -125,7 +128,6 @@ lychee_session_constructed (GObject *object)
   G_OBJECT_CLASS (lychee_session_parent_class)->constructed (object);
   g_return_if_fail (s->model != NULL);
 
-  s->executor = lychee_executor_get (s->threads);
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   if (!s->cache) {
@@ -143,9 +145,9 @@ lychee_session_finalize (GObject *object)
 {
   LycheeSession *s = LYCHEE_SESSION (object);
 
-  g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_forward_free);
-  g_clear_pointer (&s->reader, lychee_forward_free);
-  g_clear_pointer (&s->executor, lychee_executor_unref);
+  g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_worker_free);
+  g_clear_pointer (&s->reader, lychee_worker_free);
+  g_clear_pointer (&s->backend, lychee_backend_unref);
   g_clear_object (&s->cache);
   g_clear_object (&s->model);
   g_free (s->system_prompt);
@@ -225,6 +227,12 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_PREFILL:
     s->prefill = g_value_get_enum (value);
     break;
+  case PROP_BACKEND:
+    s->backend_type = g_value_get_enum (value);
+    break;
+  case PROP_CUDA_DEVICE:
+    s->cuda_device = g_value_get_uint (value);
+    break;
   case PROP_ATTENTION:
   case PROP_BUDGET:
   case PROP_BEAM:
@@ -267,7 +275,7 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
     g_value_set_uint (value, s->reserve);
     break;
   case PROP_THREADS:
-    g_value_set_uint (value, lychee_executor_get_n_threads (s->executor));
+    g_value_set_uint (value, s->threads);
     break;
   case PROP_GRANULARITY:
     g_value_set_enum (value, s->granularity);
@@ -280,6 +288,12 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
     break;
   case PROP_PREFILL:
     g_value_set_enum (value, s->prefill);
+    break;
+  case PROP_BACKEND:
+    g_value_set_enum (value, s->backend_type);
+    break;
+  case PROP_CUDA_DEVICE:
+    g_value_set_uint (value, s->cuda_device);
     break;
   case PROP_ATTENTION:
   case PROP_BUDGET:
@@ -340,6 +354,11 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
       "How transcript and questions are read: dense, or sparse at a flat cost",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
+      "What computes; auto: a CUDA device where there is a usable one", LYCHEE_TYPE_BACKEND_TYPE,
+      LYCHEE_BACKEND_AUTO, flags);
+  props[PROP_CUDA_DEVICE] = g_param_spec_uint ("cuda-device", "CUDA device",
+      "Number of the CUDA device, as nvidia-smi counts them", 0, 255, 0, flags);
   props[PROP_ATTENTION] = g_param_spec_enum ("attention", "Attention",
       "How each token of an answer reads the transcript: sparse at a flat cost, or dense",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_SPARSE, any_time);
@@ -436,13 +455,16 @@ lychee_session_get_stats (LycheeSession *session)
 {
   GVariantBuilder b;
   LycheeAttentionStats stats;
+  const char *backend;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
   g_variant_builder_add (
       &b, "{sv}", "transcript-tokens", g_variant_new_uint32 (count_transcript (session->cache)));
+  g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
   g_variant_builder_add (
       &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
   g_variant_builder_add (
@@ -479,15 +501,13 @@ get_options (LycheeSession *s, gboolean for_prefill)
   return options;
 }
 
-/* Counts what @forward did. */
+/* Counts what @worker did. */
 static void
-collect_stats (LycheeSession *s, LycheeForward *forward)
+collect_stats (LycheeSession *s, LycheeWorker *worker)
 {
-  LycheeAttention *attention = lychee_forward_get_attention (forward);
   LycheeAttentionStats stats;
 
-  lychee_attention_get_stats (attention, &stats);
-  lychee_attention_reset_stats (attention);
+  lychee_worker_take_stats (worker, &stats);
   g_mutex_lock (&s->lock);
   lychee_attention_add_stats (&s->stats, &stats);
   g_mutex_unlock (&s->lock);
@@ -495,17 +515,17 @@ collect_stats (LycheeSession *s, LycheeForward *forward)
 
 /* Computes ids of any number. */
 static gboolean
-prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
+prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
 {
   LycheeAttentionOptions options = get_options (s, TRUE);
 
-  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  lychee_worker_set_options (worker, &options);
   while (n > 0) {
     guint now = MIN (n, LYCHEE_FORWARD_MAX_TOKENS);
 
-    if (!lychee_forward_run (forward, cache, ids, now, n == now ? output : LYCHEE_OUTPUT_NONE,
-            logits, cancellable, error))
+    if (!lychee_worker_run (worker, cache, ids, now, n == now ? output : LYCHEE_OUTPUT_NONE, logits,
+            cancellable, error))
       return FALSE;
     ids += now;
     n -= now;
@@ -513,7 +533,22 @@ prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gin
   return TRUE;
 }
 
-/* Whether the session can be used at all. */
+static gboolean
+open_backend (LycheeSession *s, GError **error)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (s->cache);
+  gboolean ok;
+
+  g_mutex_lock (&s->lock);
+  if (!s->backend)
+    s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device,
+        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN, error);
+  ok = s->backend != NULL;
+  g_mutex_unlock (&s->lock);
+  return ok;
+}
+
+/* Whether the session can be used at all; makes the backend when nothing was computed before. */
 static gboolean
 check_ready (LycheeSession *s, GError **error)
 {
@@ -531,7 +566,7 @@ check_ready (LycheeSession *s, GError **error)
     return FALSE;
   }
   if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    return TRUE;
+    return open_backend (s, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral or plain",
       lychee_model_get_path (s->model),
@@ -549,7 +584,8 @@ check_ready (LycheeSession *s, GError **error)
  * turn. [method@Session.append] does it when it was not done before.
  *
  * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR,
- * %LYCHEE_MODEL_ERROR, or %G_IO_ERROR_CANCELLED: the session may be begun again
+ * %LYCHEE_BACKEND_ERROR, %LYCHEE_MODEL_ERROR, or %G_IO_ERROR_CANCELLED: the session may be begun
+ * again
  */
 gboolean
 lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError **error)
@@ -562,7 +598,9 @@ lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError 
   if (!check_ready (session, error))
     return FALSE;
   if (!session->reader)
-    session->reader = lychee_forward_new (session->model, session->executor);
+    session->reader = lychee_worker_new (session->backend, error);
+  if (!session->reader)
+    return FALSE;
   ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   lychee_chat_format_append_prefix (session->template, lychee_model_get_tokenizer (session->model),
       system && *system ? system : NULL, DEFAULT_LEAD, ids);
@@ -641,22 +679,22 @@ lychee_session_append (
   return TRUE;
 }
 
-static LycheeForward *
-take_forward (LycheeSession *s)
+static LycheeWorker *
+take_worker (LycheeSession *s, GError **error)
 {
-  LycheeForward *forward;
+  LycheeWorker *worker;
 
   g_mutex_lock (&s->lock);
-  forward = g_queue_pop_head (&s->idle);
+  worker = g_queue_pop_head (&s->idle);
   g_mutex_unlock (&s->lock);
-  return forward ? forward : lychee_forward_new (s->model, s->executor);
+  return worker ? worker : lychee_worker_new (s->backend, error);
 }
 
 static void
-give_forward (LycheeSession *s, LycheeForward *forward)
+give_worker (LycheeSession *s, LycheeWorker *worker)
 {
   g_mutex_lock (&s->lock);
-  g_queue_push_head (&s->idle, forward);
+  g_queue_push_head (&s->idle, worker);
   g_mutex_unlock (&s->lock);
 }
 
@@ -674,7 +712,7 @@ replace_nul (GString *text, gsize from)
 
 /* Generates until the model, the limits, the caller or an error ends it. */
 static gboolean
-generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const float *logits,
+generate (LycheeSession *s, LycheeWorker *worker, LycheeCache *tail, const float *logits,
     LycheeSampler *sampler, guint max_tokens, LycheeTextFunc func, gpointer user_data, gint64 begun,
     LycheeAnswer *answer, GString *text, GCancellable *cancellable, GError **error)
 {
@@ -683,7 +721,7 @@ generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const flo
   guint n_vocab = lychee_model_get_n_vocab (s->model);
   LycheeAttentionOptions options = get_options (s, FALSE);
 
-  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  lychee_worker_set_options (worker, &options);
   for (;;) {
     gint32 id = lychee_sampler_sample (sampler, logits, n_vocab);
     gsize had = text->len;
@@ -714,8 +752,7 @@ generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const flo
       answer->finish = LYCHEE_FINISH_LENGTH;
       break;
     }
-    if (!lychee_forward_run (
-            forward, tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
+    if (!lychee_worker_run (worker, tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
       return FALSE;
   }
   {
@@ -765,7 +802,7 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   g_autoptr (GError) local = NULL;
   gint64 begun = g_get_monotonic_time ();
   LycheeAnswer *answer;
-  LycheeForward *forward;
+  LycheeWorker *worker;
   GString *text;
   const float *logits = NULL;
   gboolean ok;
@@ -801,6 +838,9 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
     return NULL;
   }
 
+  worker = take_worker (session, error);
+  if (!worker)
+    return NULL;
   own_sampler = sampler ? lychee_sampler_copy (sampler) : lychee_sampler_new ();
   answer = (LycheeAnswer *) g_new0 (Answer, 1);
   g_atomic_ref_count_init (&((Answer *) answer)->refs);
@@ -808,13 +848,12 @@ lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler 
   answer->prompt_tokens = ids->len;
   text = g_string_new (NULL);
 
-  forward = take_forward (session);
-  ok = prefill (session, forward, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST,
+  ok = prefill (session, worker, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST,
            &logits, cancellable, &local) &&
-       generate (session, forward, tail, logits, own_sampler, max_tokens, func, user_data, begun,
+       generate (session, worker, tail, logits, own_sampler, max_tokens, func, user_data, begun,
            answer, text, cancellable, &local);
-  collect_stats (session, forward);
-  give_forward (session, forward);
+  collect_stats (session, worker);
+  give_worker (session, worker);
 
   answer->text = g_string_free (text, FALSE);
   answer->seconds = (g_get_monotonic_time () - begun) / 1e6;

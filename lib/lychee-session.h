@@ -41,9 +41,11 @@ G_DECLARE_FINAL_TYPE (LycheeSession, lychee_session, LYCHEE, SESSION, GObject)
  * bytes of cache, 0 = no limit), "reserve" (guint, tokens left for question and answer), "threads"
  * (guint, 0 = all cores), "granularity" (LycheeGranularity), "sinks" and "window" (guint, tokens at
  * the beginning and the end that are always read), "prefill" (LycheeAttentionMode: how the
- * transcript and questions are read). Properties that may be set at any time, for the answers that
- * follow: "attention" (LycheeAttentionMode), "budget" (guint, tokens to read for each token of the
- * answer), "beam" (double), "rest" (LycheeRest), "audit" (guint).
+ * transcript and questions are read), "backend" (LycheeBackendType) and "cuda-device" (guint): what
+ * computes, chosen when something is computed first (LYCHEE_BACKEND_ERROR). Properties that may be
+ * set at any time, for the answers that follow: "attention" (LycheeAttentionMode), "budget" (guint,
+ * tokens to read for each token of the answer), "beam" (double), "rest" (LycheeRest), "audit"
+ * (guint).
  *
  * One thread at a time may append. Any number may ask at the same time, meanwhile. */
 LYCHEE_API LycheeSession *lychee_session_new (LycheeModel *model, GError **error);
@@ -51,7 +53,8 @@ LYCHEE_API LycheeModel *lychee_session_get_model (LycheeSession *session);
 LYCHEE_API LycheeCache *lychee_session_get_cache (LycheeSession *session);
 
 /* What was done so far, as a{sv} (transfer floating: g_variant_ref_sink): "transcript-tokens" (u),
- * "chunks" (u), "cache-bytes" (t), "index-bytes" (t); and of all answers and chunks:
+ * "chunks" (u), "backend" (s, for people, "" before anything was computed), "cache-bytes" (t),
+ * "index-bytes" (t); and of all answers and chunks:
  * "dense-queries", "dense-fallbacks", "sparse-queries", "rows-visible", "rows-read",
  * "rows-estimated", "nodes-scored", "audits" (t), "missed-mass", "error" (d, means of the audits).
  * A query is one token, layer and KV head. */

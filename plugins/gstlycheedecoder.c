@@ -51,8 +51,8 @@ GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
 
-static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
-  "prefill", "audit", NULL };
+static const char *const settings_names[] = { "threads", "backend", "cuda-device", "attention",
+  "budget", "beam", "rest", "prefill", "audit", NULL };
 
 static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
   "repetition-penalty", "seed", NULL };
