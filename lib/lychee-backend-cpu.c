@@ -4,6 +4,9 @@
 #include "lychee-backend-private.h"
 #include "lychee-executor.h"
 
+/* About a tenth of a second of the default model. */
+#define PIECE_TOKENS 32
+
 typedef struct {
   LycheeBackend parent;
   LycheeModel *model;
@@ -71,6 +74,7 @@ cpu_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, L
 
 static const LycheeBackendClass cpu_class = {
   .type = LYCHEE_BACKEND_CPU,
+  .piece_tokens = PIECE_TOKENS,
   .free = cpu_free,
   .new_worker = cpu_new_worker,
   .free_worker = cpu_free_worker,

@@ -8,6 +8,7 @@ G_BEGIN_DECLS
 /* What an implementation provides; the first members of its own structures. */
 typedef struct {
   LycheeBackendType type;
+  guint piece_tokens;
   void (*free) (LycheeBackend *backend);
   LycheeWorker *(*new_worker) (LycheeBackend *backend, GError **error);
   void (*free_worker) (LycheeWorker *worker);

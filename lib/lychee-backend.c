@@ -41,6 +41,12 @@ lychee_backend_get_kind (LycheeBackend *backend)
   return backend->klass->type;
 }
 
+guint
+lychee_backend_get_piece_tokens (LycheeBackend *backend)
+{
+  return backend->klass->piece_tokens;
+}
+
 const char *
 lychee_backend_get_name (LycheeBackend *backend)
 {

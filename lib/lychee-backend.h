@@ -27,6 +27,8 @@ LycheeBackend *lychee_backend_ref (LycheeBackend *backend);
 void lychee_backend_unref (LycheeBackend *backend);
 
 LycheeBackendType lychee_backend_get_kind (LycheeBackend *backend); /* CPU or CUDA */
+/* Tokens of a pass in reading: few enough that whoever waits for a turn does not wait long. */
+guint lychee_backend_get_piece_tokens (LycheeBackend *backend);
 /* For people: "CPU (2 threads)", "NVIDIA H200 (CUDA device 0)". (transfer none) */
 const char *lychee_backend_get_name (LycheeBackend *backend);
 /* (nullable) (transfer none) */
