@@ -26,6 +26,10 @@
 G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
+G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
+
 /* What all forks of one cache have taken together: the limit holds for the family. */
 typedef struct {
   gatomicrefcount refs;

@@ -26,6 +26,12 @@
 G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
 /* clang-format on */
 
+G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_EMPTY, "empty"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_TEMPLATE, "template"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_NO_ROOM, "no-room"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"))
+
 enum {
   PROP_0,
   PROP_MODEL,

@@ -20,6 +20,8 @@ G_BEGIN_DECLS
  * @LYCHEE_SESSION_ERROR_TEMPLATE: the model's chat template is not known: set "template"
  * @LYCHEE_SESSION_ERROR_NO_ROOM: question and answer do not fit into the context any more
  * @LYCHEE_SESSION_ERROR_CACHE: the cache that the session was given is that of another model
+ *
+ * Why a session cannot read or answer.
  */
 typedef enum {
   LYCHEE_SESSION_ERROR_EMPTY,
@@ -28,6 +30,8 @@ typedef enum {
   LYCHEE_SESSION_ERROR_CACHE,
 } LycheeSessionError;
 
+#define LYCHEE_TYPE_SESSION_ERROR (lychee_session_error_get_type ())
+LYCHEE_API GType lychee_session_error_get_type (void);
 LYCHEE_API GQuark lychee_session_error_quark (void);
 
 #define LYCHEE_TYPE_SESSION (lychee_session_get_type ())

@@ -34,10 +34,6 @@ map_error (const GError *error, GQuark *domain, int *code)
     case LYCHEE_MODEL_ERROR_COMPUTE:
       break;
     }
-  } else if (error->domain == LYCHEE_TOKENIZER_ERROR) {
-    *domain = GST_STREAM_ERROR;
-    *code = error->code == LYCHEE_TOKENIZER_ERROR_UNSUPPORTED ? GST_STREAM_ERROR_NOT_IMPLEMENTED
-                                                              : GST_STREAM_ERROR_FORMAT;
   } else if (error->domain == LYCHEE_CACHE_ERROR) {
     *domain = GST_RESOURCE_ERROR;
     *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
