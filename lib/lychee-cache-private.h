@@ -25,10 +25,13 @@ typedef struct {
   LycheeGranularity granularity;
   guint sinks;
   guint window;
+  float scale;           /* of q.k; 0: 1 / sqrt (head_dim) */
+  const gboolean *local; /* (nullable): [n_layers], those that have no index; copied */
 } LycheeCacheIndexing;
 
 void lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexing);
 const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NULL: no index */
+/* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
 

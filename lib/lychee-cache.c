@@ -26,6 +26,10 @@
 G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
+G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
+
 /* What all forks of one cache have taken together: the limit holds for the family. */
 typedef struct {
   gatomicrefcount refs;
@@ -203,6 +207,7 @@ lychee_cache_finalize (GObject *object)
   for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++)
     lychee_index_free (cache->indexes[i]);
   g_free (cache->indexes);
+  g_free ((gpointer) cache->indexing.local);
   for (guint i = 0; i < cache->n_pages; i++)
     page_unref (cache->pages[i]);
   g_free (cache->pages);
@@ -388,8 +393,11 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
 
     fork->indexing = cache->indexing;
     fork->indexes = g_new (LycheeIndex *, n);
+    if (cache->indexing.local)
+      fork->indexing.local =
+          g_memdup2 (cache->indexing.local, cache->n_layers * sizeof *cache->indexing.local);
     for (guint i = 0; i < n; i++)
-      fork->indexes[i] = lychee_index_copy (cache->indexes[i]);
+      fork->indexes[i] = cache->indexes[i] ? lychee_index_copy (cache->indexes[i]) : NULL;
   }
   g_mutex_unlock (&cache->index_lock);
   g_atomic_int_set (&fork->length, length);
@@ -458,6 +466,8 @@ truncate_indexes (LycheeCache *cache, guint length)
       LycheeIndex *index = lychee_cache_get_index (cache, layer, head);
       LycheeRows rows;
 
+      if (!index)
+        continue;
       lychee_cache_get_rows (cache, layer, head, &rows);
       if (lychee_index_get_end (index) > end)
         lychee_index_truncate (index, &rows, end);
@@ -617,16 +627,19 @@ lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexi
   g_return_if_fail (cache->indexes == NULL && lychee_cache_get_length (cache) == 0);
 
   cache->indexing = *indexing;
-  cache->indexes = g_new (LycheeIndex *, n);
+  if (indexing->local)
+    cache->indexing.local = g_memdup2 (indexing->local, cache->n_layers * sizeof *indexing->local);
+  cache->indexes = g_new0 (LycheeIndex *, n);
   for (guint i = 0; i < n; i++) {
     LycheeIndexParams params = {
       .granularity = indexing->granularity,
       .head_dim = cache->head_dim,
-      .scale = 1 / sqrtf (cache->head_dim),
+      .scale = indexing->scale > 0 ? indexing->scale : 1 / sqrtf (cache->head_dim),
       .seed = i,
     };
 
-    cache->indexes[i] = lychee_index_new (&params);
+    if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
+      cache->indexes[i] = lychee_index_new (&params);
   }
 }
 
@@ -649,7 +662,8 @@ lychee_cache_get_index_bytes (LycheeCache *cache)
 
   g_mutex_lock (&cache->index_lock);
   for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++)
-    bytes += lychee_index_get_bytes (cache->indexes[i]);
+    if (cache->indexes[i])
+      bytes += lychee_index_get_bytes (cache->indexes[i]);
   g_mutex_unlock (&cache->index_lock);
   return bytes;
 }
