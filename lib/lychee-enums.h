@@ -53,6 +53,24 @@ typedef enum {
 LYCHEE_API GType lychee_rest_get_type (void);
 
 /**
+ * LycheeOverflow:
+ * @LYCHEE_OVERFLOW_ERROR: reading more is an error
+ * @LYCHEE_OVERFLOW_STOP_READING: what comes is left out
+ * @LYCHEE_OVERFLOW_FORGET_OLDEST: the oldest is forgotten, as much as is needed and some more
+ *
+ * What happens when context or memory is used up. Answers say when something was left out or
+ * forgotten.
+ */
+typedef enum {
+  LYCHEE_OVERFLOW_ERROR,
+  LYCHEE_OVERFLOW_STOP_READING,
+  LYCHEE_OVERFLOW_FORGET_OLDEST,
+} LycheeOverflow;
+
+#define LYCHEE_TYPE_OVERFLOW (lychee_overflow_get_type ())
+LYCHEE_API GType lychee_overflow_get_type (void);
+
+/**
  * LycheeBackendType:
  * @LYCHEE_BACKEND_AUTO: a CUDA device where there is a usable one, else the processor
  * @LYCHEE_BACKEND_CPU: the processor
