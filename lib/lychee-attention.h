@@ -31,10 +31,11 @@ typedef struct {
 typedef struct {
   guint64 dense; /* queries answered from all keys */
   guint64
-      dense_fallback;   /* of these, those for which sparse was asked, and the context was short */
-  guint64 sparse;       /* queries answered through the index */
-  guint64 rows_visible; /* keys that dense attention would have read for the sparse ones */
-  guint64 rows_read;    /* keys that they did read */
+      dense_fallback; /* of these, those for which sparse was asked, and the context was short */
+  guint64 local;      /* queries of local layers, which are neither: all of their window is read */
+  guint64 sparse;     /* queries answered through the index */
+  guint64 rows_visible;   /* keys that dense attention would have read for the sparse ones */
+  guint64 rows_read;      /* keys that they did read */
   guint64 rows_estimated; /* keys that counted as a mean */
   guint64 nodes_scored;
   /* Nanoseconds of all threads together; only while timing is on. */
@@ -49,6 +50,12 @@ typedef struct {
 LycheeAttention *lychee_attention_new (
     guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim, guint n_threads);
 void lychee_attention_free (LycheeAttention *attention);
+
+/* What the model's layers are like. @local: (nullable): [n_layers], those whose tokens see only the
+ * last @window ones, their own included; they have no index. @scale: of q.k, 0 = 1 / sqrt
+ * (head_dim). */
+void lychee_attention_set_layers (
+    LycheeAttention *attention, const gboolean *local, guint window, float scale);
 
 void lychee_attention_set_options (
     LycheeAttention *attention, const LycheeAttentionOptions *options);
