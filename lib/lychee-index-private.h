@@ -56,6 +56,7 @@ struct _LycheeBranch {
   gpointer *child;    /* [capacity] LycheeNode or LycheeBranch */
   gint8 *code;        /* [capacity][head_dim] */
   gint8 *value_code;  /* [capacity][head_dim], level 1 only */
+  guint16 *n_leaves;  /* [capacity] those of the child, level 1 only: known before it is fetched */
   gpointer block;     /* where these arrays lie */
 };
 
