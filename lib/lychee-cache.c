@@ -26,6 +26,10 @@
 G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
+G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
+
 /* What all forks of one cache have taken together: the limit holds for the family. */
 typedef struct {
   gatomicrefcount refs;
@@ -55,6 +59,7 @@ struct _LycheeCache {
   guint head_dim;
   guint max_tokens;
   guint max_pages;
+  guint rope_context;
   Budget *budget;
 
   gint length; /* atomic: readers see rows below it complete */
@@ -355,6 +360,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       cache->max_tokens, budget_ref (cache->budget));
   guint length, n_full, n_open;
 
+  fork->rope_context = cache->rope_context;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   length = lychee_cache_get_length (cache);
@@ -637,6 +643,20 @@ lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexi
     if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
       cache->indexes[i] = lychee_index_new (&params);
   }
+}
+
+void
+lychee_cache_set_rope_context (LycheeCache *cache, guint n_context)
+{
+  g_return_if_fail (lychee_cache_get_length (cache) == 0);
+
+  cache->rope_context = n_context;
+}
+
+guint
+lychee_cache_get_rope_context (LycheeCache *cache)
+{
+  return cache->rope_context;
 }
 
 const LycheeCacheIndexing *

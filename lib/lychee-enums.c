@@ -11,3 +11,8 @@ G_DEFINE_ENUM_TYPE (LycheeGranularity, lychee_granularity,
 
 G_DEFINE_ENUM_TYPE (LycheeRest, lychee_rest, G_DEFINE_ENUM_VALUE (LYCHEE_REST_ESTIMATE, "estimate"),
     G_DEFINE_ENUM_VALUE (LYCHEE_REST_DROP, "drop"))
+
+G_DEFINE_ENUM_TYPE (LycheeBackendType, lychee_backend_type,
+    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_AUTO, "auto"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_CPU, "cpu"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_CUDA, "cuda"))

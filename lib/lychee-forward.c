@@ -35,12 +35,32 @@ typedef struct {
 struct _LycheeForward {
   LycheeModel *model;
   LycheeRope ropes[2]; /* of global and of local layers */
+  guint n_context;     /* what they are for */
   LycheeExecutor *executor;
   LycheeAttention *attention;
   Node *nodes; /* [n_layers], what the custom operations are handed */
   Graph graphs[N_GRAPHS];
   guint64 n_runs;
 };
+
+static void
+graph_clear (Graph *graph)
+{
+  g_clear_pointer (&graph->allocator, ggml_gallocr_free);
+  g_clear_pointer (&graph->context, ggml_free);
+  graph->graph = NULL;
+}
+
+/* For keys that are rotated for a context of @n_context tokens. */
+static void
+set_context (LycheeForward *f, guint n_context)
+{
+  for (guint i = 0; i < N_GRAPHS; i++)
+    graph_clear (&f->graphs[i]);
+  for (guint local = 0; local < 2; local++)
+    lychee_model_get_rope (f->model, local, n_context, &f->ropes[local]);
+  f->n_context = n_context;
+}
 
 LycheeForward *
 lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
@@ -54,19 +74,11 @@ lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
       lychee_executor_get_n_threads (executor));
   lychee_attention_set_layers (
       f->attention, lychee_model_get_local_layers (model), hp->window, hp->attention_scale);
-  lychee_forward_set_context (f, 0);
+  set_context (f, 0);
   f->nodes = g_new (Node, hp->n_layers);
   for (guint i = 0; i < hp->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
   return f;
-}
-
-static void
-graph_clear (Graph *graph)
-{
-  g_clear_pointer (&graph->allocator, ggml_gallocr_free);
-  g_clear_pointer (&graph->context, ggml_free);
-  graph->graph = NULL;
 }
 
 void
@@ -276,15 +288,6 @@ get_graph (LycheeForward *f, guint n_tokens, LycheeOutput output, GError **error
   return graph;
 }
 
-void
-lychee_forward_set_context (LycheeForward *f, guint n_context)
-{
-  for (guint i = 0; i < N_GRAPHS; i++)
-    graph_clear (&f->graphs[i]);
-  for (guint local = 0; local < 2; local++)
-    lychee_model_get_rope (f->model, local, n_context, &f->ropes[local]);
-}
-
 LycheeAttention *
 lychee_forward_get_attention (LycheeForward *f)
 {
@@ -311,6 +314,8 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
+  if (lychee_cache_get_rope_context (cache) != f->n_context)
+    set_context (f, lychee_cache_get_rope_context (cache));
   graph = get_graph (f, n, output, error);
   if (!graph)
     return FALSE;

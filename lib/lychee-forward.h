@@ -26,10 +26,6 @@ typedef enum {
 LycheeForward *lychee_forward_new (LycheeModel *model, LycheeExecutor *executor);
 void lychee_forward_free (LycheeForward *forward);
 
-/* For contexts of @n_context tokens, 0 = as many as the model was trained for: beyond that its
- * positions are stretched (lychee_model_get_stretch), so that one cache wants one setting. */
-void lychee_forward_set_context (LycheeForward *forward, guint n_context);
-
 /* Its attention, for options and counters; dense by default. (transfer none) */
 LycheeAttention *lychee_forward_get_attention (LycheeForward *forward);
 

@@ -133,8 +133,10 @@ lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
   else
     lychee_tree_truncate (index, rows, end);
   index->end = end;
-  if (index->end <= index->begin)
+  if (index->end <= index->begin) {
     index->begin = index->end = 0;
+    index->n_made = 0; /* what comes makes the same index as in a new one */
+  }
 }
 
 guint

@@ -24,6 +24,14 @@
 G_DEFINE_QUARK (lychee-model-error-quark, lychee_model_error)
 /* clang-format on */
 
+G_DEFINE_ENUM_TYPE (LycheeModelError, lychee_model_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_OPEN, "open"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_FORMAT, "format"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_TRUNCATED, "truncated"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_INVALID, "invalid"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_UNSUPPORTED, "unsupported"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_COMPUTE, "compute"))
+
 struct _LycheeModel {
   GObject parent_instance;
 
@@ -91,12 +99,20 @@ static gboolean
 read_vocabulary (LycheeModel *model, GError **error)
 {
   g_autofree char *warning = NULL;
+  g_autoptr (GError) local = NULL;
   guint n_vocab = model->weights.hparams.n_vocab;
 
   model->tokenizer =
-      lychee_tokenizer_new_from_gguf (lychee_gguf_get_keys (model->weights.gguf), &warning, error);
-  if (!model->tokenizer)
+      lychee_tokenizer_new_from_gguf (lychee_gguf_get_keys (model->weights.gguf), &warning, &local);
+  if (!model->tokenizer) {
+    /* To who loads a model, its vocabulary is a part of the file like others. */
+    gboolean unsupported =
+        g_error_matches (local, LYCHEE_TOKENIZER_ERROR, LYCHEE_TOKENIZER_ERROR_UNSUPPORTED);
+
+    g_set_error_literal (error, LYCHEE_MODEL_ERROR,
+        unsupported ? LYCHEE_MODEL_ERROR_UNSUPPORTED : LYCHEE_MODEL_ERROR_INVALID, local->message);
     return FALSE;
+  }
   if (warning)
     lychee_weights_warn (&model->weights, "%s", warning);
   if (lychee_tokenizer_get_n_vocab (model->tokenizer) > n_vocab)
@@ -134,7 +150,7 @@ load (LycheeModel *model, float rope_freq_base, GError **error)
 /**
  * lychee_model_new_from_file:
  * @path: a GGUF file
- * @error: return location for a %LYCHEE_MODEL_ERROR or %LYCHEE_TOKENIZER_ERROR
+ * @error: return location for a %LYCHEE_MODEL_ERROR
  *
  * Loads a model. Of a model that was split into several files, @path is the first. What had to be
  * assumed about the file is in [method@Model.get_warnings].
@@ -151,7 +167,7 @@ lychee_model_new_from_file (const char *path, GError **error)
  * lychee_model_new_full:
  * @path: a GGUF file
  * @rope_freq_base: base frequency of the rotary embedding instead of the file's, or 0
- * @error: return location for a %LYCHEE_MODEL_ERROR or %LYCHEE_TOKENIZER_ERROR
+ * @error: return location for a %LYCHEE_MODEL_ERROR
  *
  * Loads a model whose file lacks `rope.freq_base`, or has a wrong one.
  *
@@ -181,9 +197,11 @@ lychee_model_new_full (const char *path, double rope_freq_base, GError **error)
 
 /**
  * lychee_model_get_warnings:
+ * @model: a model
  *
- * Returns: (array zero-terminated=1) (transfer none): what had to be assumed about the file, each a
- *   sentence
+ * What had to be assumed about the file.
+ *
+ * Returns: (transfer none) (array zero-terminated=1): sentences; maybe none
  */
 const char *const *
 lychee_model_get_warnings (LycheeModel *model)
@@ -193,8 +211,12 @@ lychee_model_get_warnings (LycheeModel *model)
 
 /**
  * lychee_model_get_id:
+ * @model: a model
  *
- * Returns: a hash of the file's metadata and tensor table: the `model` of caps
+ * What tells this model from all others: a hash of the file's metadata and tensor table. Elements
+ * have it in their caps, as `model`.
+ *
+ * Returns: (transfer none): 16 hexadecimal digits
  */
 const char *
 lychee_model_get_id (LycheeModel *model)
@@ -202,6 +224,14 @@ lychee_model_get_id (LycheeModel *model)
   return model->id;
 }
 
+/**
+ * lychee_model_get_path:
+ * @model: a model
+ *
+ * The file that the model was loaded from.
+ *
+ * Returns: (transfer none): the path as it was given
+ */
 const char *
 lychee_model_get_path (LycheeModel *model)
 {
@@ -210,8 +240,11 @@ lychee_model_get_path (LycheeModel *model)
 
 /**
  * lychee_model_get_name:
+ * @model: a model
  *
- * Returns: (nullable): what the file calls the model
+ * What the file calls the model.
+ *
+ * Returns: (transfer none) (nullable): a name for people, such as "SmolLM2 135M Instruct"
  */
 const char *
 lychee_model_get_name (LycheeModel *model)
@@ -219,6 +252,14 @@ lychee_model_get_name (LycheeModel *model)
   return model->name;
 }
 
+/**
+ * lychee_model_get_architecture:
+ * @model: a model
+ *
+ * The family that the model belongs to.
+ *
+ * Returns: (transfer none): `general.architecture` of the file, such as "llama"
+ */
 const char *
 lychee_model_get_architecture (LycheeModel *model)
 {
@@ -227,8 +268,11 @@ lychee_model_get_architecture (LycheeModel *model)
 
 /**
  * lychee_model_get_chat_template:
+ * @model: a model
  *
- * Returns: (nullable): the chat template in Jinja, as the file has it
+ * The chat template that the model was trained with.
+ *
+ * Returns: (transfer none) (nullable): Jinja, as the file has it
  */
 const char *
 lychee_model_get_chat_template (LycheeModel *model)
@@ -237,9 +281,12 @@ lychee_model_get_chat_template (LycheeModel *model)
 }
 
 /**
- * lychee_model_get_tokenizer:
+ * lychee_model_get_tokenizer: (skip)
+ * @model: a model
  *
- * Returns: (transfer none): the model's tokenizer
+ * The model's tokenizer.
+ *
+ * Returns: (transfer none): a tokenizer
  */
 LycheeTokenizer *
 lychee_model_get_tokenizer (LycheeModel *model)
@@ -247,30 +294,70 @@ lychee_model_get_tokenizer (LycheeModel *model)
   return model->tokenizer;
 }
 
+/**
+ * lychee_model_get_n_layers:
+ * @model: a model
+ *
+ * How many transformer blocks the model has.
+ *
+ * Returns: layers
+ */
 guint
 lychee_model_get_n_layers (LycheeModel *model)
 {
   return model->weights.hparams.n_layers;
 }
 
+/**
+ * lychee_model_get_n_heads:
+ * @model: a model
+ *
+ * How many query heads a layer has.
+ *
+ * Returns: heads
+ */
 guint
 lychee_model_get_n_heads (LycheeModel *model)
 {
   return model->weights.hparams.n_heads;
 }
 
+/**
+ * lychee_model_get_n_kv_heads:
+ * @model: a model
+ *
+ * How many key and value heads a layer has: each serves as many query heads as the quotient says.
+ *
+ * Returns: heads
+ */
 guint
 lychee_model_get_n_kv_heads (LycheeModel *model)
 {
   return model->weights.hparams.n_kv_heads;
 }
 
+/**
+ * lychee_model_get_head_dim:
+ * @model: a model
+ *
+ * How long a key is.
+ *
+ * Returns: components of a head's key, value or query
+ */
 guint
 lychee_model_get_head_dim (LycheeModel *model)
 {
   return model->weights.hparams.head_dim;
 }
 
+/**
+ * lychee_model_get_n_vocab:
+ * @model: a model
+ *
+ * How many tokens the vocabulary has.
+ *
+ * Returns: tokens
+ */
 guint
 lychee_model_get_n_vocab (LycheeModel *model)
 {
@@ -279,8 +366,11 @@ lychee_model_get_n_vocab (LycheeModel *model)
 
 /**
  * lychee_model_get_n_context:
+ * @model: a model
  *
- * Returns: how many tokens the model was trained to see at once
+ * How much the model was trained to see at once.
+ *
+ * Returns: tokens
  */
 guint
 lychee_model_get_n_context (LycheeModel *model)

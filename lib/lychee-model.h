@@ -16,6 +16,8 @@ G_BEGIN_DECLS
  * @LYCHEE_MODEL_ERROR_INVALID: a key or tensor is missing, or contradicts another
  * @LYCHEE_MODEL_ERROR_UNSUPPORTED: an architecture or tensor type that this library does not run
  * @LYCHEE_MODEL_ERROR_COMPUTE: the forward pass failed
+ *
+ * Why a model cannot be loaded or run.
  */
 typedef enum {
   LYCHEE_MODEL_ERROR_OPEN,
@@ -26,6 +28,8 @@ typedef enum {
   LYCHEE_MODEL_ERROR_COMPUTE,
 } LycheeModelError;
 
+#define LYCHEE_TYPE_MODEL_ERROR (lychee_model_error_get_type ())
+LYCHEE_API GType lychee_model_error_get_type (void);
 LYCHEE_API GQuark lychee_model_error_quark (void);
 
 #define LYCHEE_TYPE_MODEL (lychee_model_get_type ())
@@ -34,11 +38,9 @@ G_DECLARE_FINAL_TYPE (LycheeModel, lychee_model, LYCHEE, MODEL, GObject)
 
 LYCHEE_API LycheeModel *lychee_model_new_from_file (const char *path, GError **error);
 
-/* The same with what the file gets wrong set right: @rope_freq_base 0 = as the file says. */
 LYCHEE_API LycheeModel *lychee_model_new_full (
     const char *path, double rope_freq_base, GError **error);
 
-/* (array zero-terminated=1): what had to be assumed about the file, each a sentence; maybe empty */
 LYCHEE_API const char *const *lychee_model_get_warnings (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_id (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_path (LycheeModel *model);

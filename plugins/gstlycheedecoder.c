@@ -22,7 +22,8 @@
  * * `text` (string): all of it
  * * `prompt` (string): what was asked
  * * `finish` (string): `stop`: the model ended it; `length`: #lycheedecoder:max-tokens or the
- *   context did; `cancelled`: a flush, a seek, shutdown or downstream did
+ *   context did; `cancelled`: a flush, a seek, shutdown or downstream did; `repetition`: it was
+ *   going round in circles
  * * `transcript-tokens`, `prompt-tokens`, `answer-tokens` (uint): how many
  * * `seconds-to-first`, `seconds` (double): from asking to the first token, and to the end
  * * `truncated` (boolean): whether the transcript did not fit and its end was left out
@@ -51,8 +52,8 @@ GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
 
-static const char *const settings_names[] = { "threads", "attention", "budget", "beam", "rest",
-  "prefill", "audit", NULL };
+static const char *const settings_names[] = { "threads", "backend", "cuda-device", "attention",
+  "budget", "beam", "rest", "prefill", "audit", NULL };
 
 static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
   "repetition-penalty", "seed", NULL };
@@ -391,43 +392,32 @@ push_piece (const char *text, gpointer user_data)
   return job->flow == GST_FLOW_OK;
 }
 
-static const char *
-finish_to_string (LycheeFinish finish)
-{
-  switch (finish) {
-  case LYCHEE_FINISH_STOP:
-    return "stop";
-  case LYCHEE_FINISH_LENGTH:
-    return "length";
-  case LYCHEE_FINISH_CANCELLED:
-    break;
-  }
-  return "cancelled";
-}
-
 static void
-note_stats (GstLycheeDecoder *self, Job *job, const LycheeAnswer *answer, LycheeSession *session)
+note_stats (GstLycheeDecoder *self, Job *job, LycheeAnswer *answer, LycheeSession *session)
 {
   GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
   GVariantIter iter;
   const char *key;
   GVariant *entry;
 
-  double seconds = answer->seconds - answer->seconds_to_first;
+  double seconds = lychee_answer_get_seconds (answer) - lychee_answer_get_seconds_to_first (answer);
 
   g_mutex_lock (&self->lock);
   self->n_answers++;
-  if (answer->finish == LYCHEE_FINISH_CANCELLED)
+  if (lychee_answer_get_finish (answer) == LYCHEE_FINISH_CANCELLED)
     self->n_cancelled++;
   gst_structure_free (self->stats);
   /* The first token's time is that of reading the question. */
   self->stats = gst_structure_new ("lychee-decoder-stats", "answers", G_TYPE_UINT, self->n_answers,
       "cancelled", G_TYPE_UINT, self->n_cancelled, "transcript-tokens", G_TYPE_UINT,
-      (guint) job->transcript.tokens, "prompt-tokens", G_TYPE_UINT, answer->prompt_tokens,
-      "answer-tokens", G_TYPE_UINT, answer->answer_tokens, "seconds-to-first", G_TYPE_DOUBLE,
-      answer->seconds_to_first, "seconds", G_TYPE_DOUBLE, answer->seconds, "tokens-per-second",
-      G_TYPE_DOUBLE,
-      answer->answer_tokens > 1 && seconds > 0 ? (answer->answer_tokens - 1) / seconds : 0.0,
+      (guint) job->transcript.tokens, "prompt-tokens", G_TYPE_UINT,
+      lychee_answer_get_prompt_tokens (answer), "answer-tokens", G_TYPE_UINT,
+      lychee_answer_get_answer_tokens (answer), "seconds-to-first", G_TYPE_DOUBLE,
+      lychee_answer_get_seconds_to_first (answer), "seconds", G_TYPE_DOUBLE,
+      lychee_answer_get_seconds (answer), "tokens-per-second", G_TYPE_DOUBLE,
+      lychee_answer_get_answer_tokens (answer) > 1 && seconds > 0
+          ? (lychee_answer_get_answer_tokens (answer) - 1) / seconds
+          : 0.0,
       "truncated", G_TYPE_BOOLEAN, job->transcript.truncated, NULL);
   g_variant_iter_init (&iter, attention);
   while (g_variant_iter_loop (&iter, "{&sv}", &key, &entry)) {
@@ -441,16 +431,18 @@ note_stats (GstLycheeDecoder *self, Job *job, const LycheeAnswer *answer, Lychee
 }
 
 static void
-post_answer (GstLycheeDecoder *self, Job *job, const char *prompt, const LycheeAnswer *answer)
+post_answer (GstLycheeDecoder *self, Job *job, const char *prompt, LycheeAnswer *answer)
 {
   gst_element_post_message (GST_ELEMENT (self),
       gst_message_new_element (GST_OBJECT (self),
-          gst_structure_new ("lychee-answer", "text", G_TYPE_STRING, answer->text, "prompt",
-              G_TYPE_STRING, prompt, "finish", G_TYPE_STRING, finish_to_string (answer->finish),
+          gst_structure_new ("lychee-answer", "text", G_TYPE_STRING,
+              lychee_answer_get_text (answer), "prompt", G_TYPE_STRING, prompt, "finish",
+              G_TYPE_STRING, lychee_finish_to_string (lychee_answer_get_finish (answer)),
               "transcript-tokens", G_TYPE_UINT, (guint) job->transcript.tokens, "prompt-tokens",
-              G_TYPE_UINT, answer->prompt_tokens, "answer-tokens", G_TYPE_UINT,
-              answer->answer_tokens, "seconds-to-first", G_TYPE_DOUBLE, answer->seconds_to_first,
-              "seconds", G_TYPE_DOUBLE, answer->seconds, "truncated", G_TYPE_BOOLEAN,
+              G_TYPE_UINT, lychee_answer_get_prompt_tokens (answer), "answer-tokens", G_TYPE_UINT,
+              lychee_answer_get_answer_tokens (answer), "seconds-to-first", G_TYPE_DOUBLE,
+              lychee_answer_get_seconds_to_first (answer), "seconds", G_TYPE_DOUBLE,
+              lychee_answer_get_seconds (answer), "truncated", G_TYPE_BOOLEAN,
               job->transcript.truncated, NULL)));
 }
 
@@ -463,6 +455,7 @@ gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
   GError *error = NULL;
   LycheeSampler *sampler;
   LycheeSession *session;
+  LycheeQuestion *question;
   LycheeAnswer *answer;
   char *prompt;
   guint max_tokens;
@@ -477,8 +470,10 @@ gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
       self, "answers “%s” from %" G_GUINT64_FORMAT " tokens", prompt, job->transcript.tokens);
   session = lychee_settings_new_session (
       &self->settings, self, model, job->transcript.cache, job->transcript.format);
-  answer = lychee_session_ask (
-      session, prompt, sampler, max_tokens, push_piece, &piece, job->cancellable, &error);
+  question = g_object_new (
+      LYCHEE_TYPE_QUESTION, "prompt", prompt, "sampler", sampler, "max-tokens", max_tokens, NULL);
+  answer = lychee_session_ask (session, question, push_piece, &piece, job->cancellable, &error);
+  g_object_unref (question);
   g_object_unref (sampler);
   g_object_unref (model);
 
@@ -486,7 +481,7 @@ gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
     note_stats (self, job, answer, session);
     /* Before end of stream: who stops at that has it then. */
     post_answer (self, job, prompt, answer);
-    lychee_answer_unref (answer);
+    g_object_unref (answer);
     if (job->flow == GST_FLOW_NOT_LINKED || job->flow < GST_FLOW_EOS)
       GST_ELEMENT_FLOW_ERROR (self, job->flow);
   } else {

@@ -63,8 +63,8 @@ enum {
 };
 
 static const char *const settings_names[] = { "system-prompt", "template", "max-context",
-  "max-memory", "reserve", "threads", "granularity", "sinks", "window", "prefill", "budget", "beam",
-  "rest", NULL };
+  "max-memory", "reserve", "threads", "backend", "cuda-device", "granularity", "sinks", "window",
+  "prefill", "budget", "beam", "rest", NULL };
 
 struct _GstLycheeIndexer {
   GstElement parent;

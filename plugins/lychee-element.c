@@ -34,13 +34,27 @@ map_error (const GError *error, GQuark *domain, int *code)
     case LYCHEE_MODEL_ERROR_COMPUTE:
       break;
     }
-  } else if (error->domain == LYCHEE_TOKENIZER_ERROR) {
-    *domain = GST_STREAM_ERROR;
-    *code = error->code == LYCHEE_TOKENIZER_ERROR_UNSUPPORTED ? GST_STREAM_ERROR_NOT_IMPLEMENTED
-                                                              : GST_STREAM_ERROR_FORMAT;
   } else if (error->domain == LYCHEE_CACHE_ERROR) {
     *domain = GST_RESOURCE_ERROR;
     *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+  } else if (error->domain == LYCHEE_BACKEND_ERROR) {
+    switch ((LycheeBackendError) error->code) {
+    case LYCHEE_BACKEND_ERROR_UNAVAILABLE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_NOT_FOUND;
+      break;
+    case LYCHEE_BACKEND_ERROR_UNSUPPORTED:
+      *code = GST_LIBRARY_ERROR_SETTINGS;
+      break;
+    case LYCHEE_BACKEND_ERROR_NO_MEMORY:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+      break;
+    case LYCHEE_BACKEND_ERROR_COMPUTE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_FAILED;
+      break;
+    }
   } else if (error->domain == LYCHEE_SESSION_ERROR) {
     switch ((LycheeSessionError) error->code) {
     case LYCHEE_SESSION_ERROR_EMPTY:

@@ -53,6 +53,7 @@ own_answer (guint first, guint n, const char *question, LycheeSampler *sampler, 
   g_autoptr (GError) error = NULL;
   LycheeSession *session =
       g_object_new (LYCHEE_TYPE_SESSION, "model", test_get_model (), "system-prompt", "", NULL);
+  LycheeQuestion *asked;
   LycheeAnswer *answer;
   GstBuffer *buffer;
   Chain chain;
@@ -65,10 +66,13 @@ own_answer (guint first, guint n, const char *question, LycheeSampler *sampler, 
     gst_buffer_unref (buffer);
   }
   test_chain_clear (&chain);
-  answer = lychee_session_ask (session, question, sampler, max_tokens, NULL, NULL, NULL, &error);
+  asked = g_object_new (
+      LYCHEE_TYPE_QUESTION, "prompt", question, "sampler", sampler, "max-tokens", max_tokens, NULL);
+  answer = lychee_session_ask (session, asked, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
-  text = g_strdup (answer->text);
-  lychee_answer_unref (answer);
+  text = g_strdup (lychee_answer_get_text (answer));
+  g_object_unref (answer);
+  g_object_unref (asked);
   g_object_unref (session);
   return text;
 }

@@ -94,8 +94,6 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   LycheeAttentionOptions options = {
     .sparse = run_what->sparse, .budget = run_what->budget, .rest = TRUE
   };
-  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
-    .window = LYCHEE_DEFAULT_WINDOW };
   g_autofree double *times = g_new (double, n);
   guint n_threads = lychee_executor_get_n_threads (executor);
   guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
@@ -103,7 +101,7 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   LycheeAttentionStats stats;
 
   if (run_what->sparse)
-    lychee_cache_enable_index (cache, &indexing);
+    bench_enable_index (model, cache);
   bench_fill (model, forward, cache, depth);
   lychee_attention_set_options (attention, &options);
   for (gint t = -WARM_UP; t < (gint) n; t++) {
@@ -213,8 +211,6 @@ bench_ingest (int argc, char **argv)
   Bench bench = { 0 };
   char *list = NULL, *mode = NULL;
   gint n_tokens = 600, chunk = 12;
-  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
-    .window = LYCHEE_DEFAULT_WINDOW };
   LycheeAttentionOptions options = { .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE };
   gboolean indexed;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
@@ -253,7 +249,7 @@ bench_ingest (int argc, char **argv)
     double before, seconds, upkeep;
 
     if (indexed)
-      lychee_cache_enable_index (cache, &indexing);
+      bench_enable_index (model, cache);
     bench_fill (model, forward, cache, depth);
     lychee_attention_set_options (attention, &options);
     run (forward, cache, ids, chunk, LYCHEE_OUTPUT_NONE);
