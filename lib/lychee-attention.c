@@ -30,8 +30,17 @@ typedef struct {
 typedef struct {
   LycheeSelection *selection;
   float *q;     /* [queries][head_dim] */
-  guint recent; /* first token of the run at the end that is read without the index */
+  guint sinks;  /* tokens at the beginning that are always read */
+  guint recent; /* place of the run at the end that is read without the index */
 } Job;
+
+/* How the layers of one kind are answered in a pass. */
+typedef struct {
+  gboolean func;   /* by the function: a unit is a whole job */
+  gboolean sparse; /* through the index */
+  guint split_keys;
+  guint n_splits; /* units of a job */
+} Plan;
 
 struct _LycheeAttention {
   const LycheeCpuKernels *kernels;
@@ -41,22 +50,30 @@ struct _LycheeAttention {
   guint group; /* query heads that share a KV head */
   guint head_dim;
   float scale;
+  gboolean *local; /* [n_layers] */
+  guint window;    /* keys that a local layer's token sees, its own included */
+  guint *global;   /* [n_global] the layers that are not local, ascending */
+  guint n_global;
   LycheeAttentionOptions options;
   guint n_threads;
   Counters *counters; /* [n_threads] */
   gboolean timing;
   LycheeAttentionFunc func;
   gpointer func_data;
+  LycheeAttentionWeights weights; /* n_rows is 0: not wanted */
 
   LycheeCache *cache; /* of the pass under way, not owned */
-  guint first;        /* position of the pass's first token */
+  guint first;        /* row of the pass's first token */
+  /* A token's place is its row less the rows before it that were forgotten: @skip of them, behind
+   * the @head first ones. */
+  guint head;
+  guint skip;
+  guint place; /* of the pass's first token */
   guint n_tokens;
   guint n_blocks; /* of tokens */
   guint n_jobs;   /* KV heads x blocks */
-  guint n_splits; /* units of a job */
-  guint split_keys;
+  Plan plans[2];  /* of global and of local layers */
   guint unit_queries;
-  gboolean sparse;
   guint audit_layer; /* of this pass, n_layers: none */
   guint64 n_sparse;  /* passes of one token */
 
@@ -86,14 +103,29 @@ lychee_attention_new (
   a->n_kv_heads = n_kv_heads;
   a->group = n_heads / n_kv_heads;
   a->head_dim = head_dim;
-  a->scale = 1.0f / sqrtf (head_dim);
   a->n_threads = n_threads;
   a->counters = g_new0 (Counters, n_threads);
   a->next_unit = g_new0 (gint, n_layers);
   a->next_upkeep = g_new0 (gint, n_layers);
+  a->local = g_new0 (gboolean, n_layers);
+  a->global = g_new (guint, n_layers);
+  lychee_attention_set_layers (a, NULL, 0, 0);
   a->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
   g_mutex_init (&a->error_lock);
   return a;
+}
+
+void
+lychee_attention_set_layers (LycheeAttention *a, const gboolean *local, guint window, float scale)
+{
+  a->scale = scale > 0 ? scale : 1.0f / sqrtf (a->head_dim);
+  a->window = window;
+  a->n_global = 0;
+  for (guint i = 0; i < a->n_layers; i++) {
+    a->local[i] = local && local[i];
+    if (!a->local[i])
+      a->global[a->n_global++] = i;
+  }
 }
 
 void
@@ -105,6 +137,8 @@ lychee_attention_free (LycheeAttention *a)
   }
   g_free (a->jobs);
   g_free (a->counters);
+  g_free (a->local);
+  g_free (a->global);
   g_free (a->next_unit);
   g_free (a->next_upkeep);
   g_free (a->found);
@@ -133,6 +167,7 @@ lychee_attention_add_stats (LycheeAttentionStats *to, const LycheeAttentionStats
   to->dense += more->dense;
   to->dense_fallback += more->dense_fallback;
   to->sparse += more->sparse;
+  to->local += more->local;
   to->rows_visible += more->rows_visible;
   to->rows_read += more->rows_read;
   to->rows_estimated += more->rows_estimated;
@@ -168,6 +203,20 @@ lychee_attention_set_func (LycheeAttention *a, LycheeAttentionFunc func, gpointe
   a->func_data = user_data;
 }
 
+void
+lychee_attention_set_weights (LycheeAttention *a, const LycheeAttentionWeights *weights)
+{
+  a->weights = weights ? *weights : (LycheeAttentionWeights){ 0 };
+}
+
+/* Whether the weights of the layer's tokens are wanted. */
+static gboolean
+are_weights_wanted (LycheeAttention *a, guint layer)
+{
+  return a->weights.n_rows > 0 && layer >= a->weights.layer_begin && layer < a->weights.layer_end &&
+         !a->local[layer] && !a->plans[0].func;
+}
+
 static guint64
 now (LycheeAttention *a)
 {
@@ -193,11 +242,17 @@ unit_state (LycheeAttention *a, guint unit, guint n_queries)
   return (LycheeSoftmax){ base, base + n_queries, base + 2 * (gsize) n_queries };
 }
 
-/* Whether the pass is one that the function answers: a unit is then a whole job. */
-static gboolean
-is_for_func (LycheeAttention *a)
+static const Plan *
+get_plan (LycheeAttention *a, guint layer)
 {
-  return a->func && a->n_tokens == 1;
+  return &a->plans[a->local[layer] ? 1 : 0];
+}
+
+/* First row that is in an index or will be. */
+static guint
+index_begin (LycheeAttention *a)
+{
+  return a->skip > 0 ? a->head + a->skip : lychee_cache_get_indexing (a->cache)->sinks;
 }
 
 /* Which tokens go into the indexes in this pass: those that have left the window by now. */
@@ -208,12 +263,12 @@ plan_upkeep (LycheeAttention *a)
   guint end, target;
 
   g_array_set_size (a->item_ends, 0);
-  if (!indexing || a->first <= indexing->sinks + indexing->window)
+  if (!indexing || a->n_global == 0 || a->first <= indexing->sinks + indexing->window)
     return;
   target = a->first - indexing->window;
   /* A pass that was cancelled leaves the last layers behind, and items end where theirs do. */
-  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->n_layers - 1, 0));
-  end = MAX (end, indexing->sinks);
+  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[a->n_global - 1], 0));
+  end = MAX (end, index_begin (a));
   if (target < end + UPKEEP_STEP)
     return;
   if (indexing->granularity == LYCHEE_GRANULARITY_TOKEN) {
@@ -241,40 +296,75 @@ grow_jobs (LycheeAttention *a, guint n)
   a->jobs_size = n;
 }
 
+/* First key that a local layer's token at @position sees. */
+static guint
+window_begin (LycheeAttention *a, guint position)
+{
+  return position + 1 - MIN (position + 1, a->window);
+}
+
+static void
+plan_dense (LycheeAttention *a, Plan *plan, guint n_keys)
+{
+  /* Many blocks are units enough; one block has to be split over its keys to occupy the threads. */
+  plan->split_keys = plan->func || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
+  plan->n_splits = (n_keys + plan->split_keys - 1) / plan->split_keys;
+}
+
+static void
+plan_global (LycheeAttention *a)
+{
+  guint n_keys = a->place + a->n_tokens, n_queries = a->n_tokens * a->n_global * a->n_kv_heads;
+  LycheeAttentionStats *stats = &a->counters[0].stats;
+  Plan *plan = &a->plans[0];
+
+  plan->func = a->func && a->n_tokens == 1;
+  plan->sparse = !plan->func && a->options.sparse && lychee_cache_get_indexing (a->cache) &&
+                 n_keys > a->options.budget;
+  if (!plan->sparse) {
+    plan_dense (a, plan, n_keys);
+    stats->dense += n_queries;
+    if (a->options.sparse)
+      stats->dense_fallback += n_queries;
+    return;
+  }
+  /* sinks and recent tokens; what the index finds; the rest. */
+  plan->n_splits = 1 + (a->options.budget + GATHER_KEYS - 1) / GATHER_KEYS + 1;
+  if (a->options.audit > 0 && a->n_tokens == 1 && a->n_global > 0 &&
+      a->n_sparse++ % a->options.audit == 0)
+    a->audit_layer = a->global[a->n_sparse / a->options.audit % a->n_global];
+  stats->sparse += n_queries;
+  stats->rows_visible += (guint64) n_queries * n_keys;
+}
+
+static void
+plan_local (LycheeAttention *a)
+{
+  a->plans[1] = (Plan){ FALSE };
+  if (a->n_global == a->n_layers)
+    return;
+  plan_dense (a, &a->plans[1], a->place + a->n_tokens - window_begin (a, a->place));
+  a->counters[0].stats.local += a->n_tokens * (a->n_layers - a->n_global) * a->n_kv_heads;
+}
+
 void
 lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
-  guint n_keys, n_queries = n_tokens * a->n_layers * a->n_kv_heads;
   gsize need;
 
   a->cache = cache;
   a->first = lychee_cache_get_length (cache);
+  lychee_cache_get_hole (cache, &a->head, &a->skip);
+  a->place = a->first - a->skip;
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
   a->n_jobs = a->n_kv_heads * a->n_blocks;
-  n_keys = a->first + n_tokens;
   plan_upkeep (a);
   a->audit_layer = a->n_layers;
-  a->sparse = !is_for_func (a) && a->options.sparse && lychee_cache_get_indexing (cache) &&
-              n_keys > a->options.budget;
-  if (a->sparse) {
-    /* sinks and recent tokens; what the index finds; the rest. */
-    a->n_splits = 1 + (a->options.budget + GATHER_KEYS - 1) / GATHER_KEYS + 1;
-    if (a->options.audit > 0 && n_tokens == 1 && a->n_sparse++ % a->options.audit == 0)
-      a->audit_layer = a->n_sparse / a->options.audit % a->n_layers;
-    a->counters[0].stats.sparse += n_queries;
-    a->counters[0].stats.rows_visible += (guint64) n_queries * n_keys;
-  } else {
-    /* Many blocks are units enough; one block has to be split over its keys to occupy the threads.
-     */
-    a->split_keys = is_for_func (a) || a->n_blocks > 1 ? n_keys : SPLIT_KEYS;
-    a->n_splits = (n_keys + a->split_keys - 1) / a->split_keys;
-    a->counters[0].stats.dense += n_queries;
-    if (a->options.sparse)
-      a->counters[0].stats.dense_fallback += n_queries;
-  }
+  plan_global (a);
+  plan_local (a);
   a->unit_queries = MIN (n_tokens, BLOCK_TOKENS) * a->group;
-  need = a->n_jobs * a->n_splits * unit_size (a);
+  need = a->n_jobs * MAX (a->plans[0].n_splits, a->plans[1].n_splits) * unit_size (a);
   if (need > a->partial_size) {
     g_free (a->partial);
     a->partial_size = need + need / 4;
@@ -310,7 +400,7 @@ upkeep (LycheeAttention *a, guint layer, guint head)
   LycheeRows rows;
 
   lychee_cache_get_rows (a->cache, layer, head, &rows);
-  begin = MAX (begin, lychee_cache_get_indexing (a->cache)->sinks);
+  begin = MAX (begin, index_begin (a));
   for (guint i = 0; i < a->item_ends->len; i++) {
     guint end = g_array_index (a->item_ends, guint, i);
 
@@ -345,7 +435,7 @@ lychee_attention_store (
     a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */
-  if (a->item_ends->len == 0)
+  if (a->item_ends->len == 0 || a->local[layer])
     return;
   begun = now (a);
   while ((head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads)
@@ -369,8 +459,8 @@ gather_queries (
   return to;
 }
 
-/* Keys begin .. end - 1, each by the queries whose token stands at or after it. The queries are
- * those of @n_tokens tokens from @first_position on. */
+/* Keys begin .. end - 1 (places, as all here), each by the queries whose token stands at or after
+ * it. The queries are those of @n_tokens tokens from @first_position on. */
 static void
 attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows, guint begin,
     guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
@@ -379,10 +469,11 @@ attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *
 
   end = MIN (end, first_position + n_tokens);
   for (guint at = begin; at < end;) {
-    guint page_end = (at | (LYCHEE_CACHE_PAGE_TOKENS - 1)) + 1;
-    guint n = MIN (page_end, end) - at;
-    const guint16 *k = rows->pages[at >> rows->page_shift] +
-                       (gsize) (at & (LYCHEE_CACHE_PAGE_TOKENS - 1)) * a->head_dim;
+    guint row = at < a->head ? at : at + a->skip;
+    guint in_page = row & (LYCHEE_CACHE_PAGE_TOKENS - 1);
+    guint n =
+        MIN (LYCHEE_CACHE_PAGE_TOKENS - in_page, (at < a->head ? MIN (a->head, end) : end) - at);
+    const guint16 *k = rows->pages[row >> rows->page_shift] + (gsize) in_page * a->head_dim;
     const guint32 *mask = NULL;
 
     if (at + n > first_position + 1) {
@@ -398,6 +489,27 @@ attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *
     a->kernels->attend (queries, k, k + rows->value_offset, n, mask, state);
     at += n;
   }
+}
+
+/* The same for the keys that a local layer's tokens see. */
+static void
+attend_window (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows,
+    guint begin, guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
+{
+  /* From here on all of the tokens see the keys, as far as they are not behind themselves. */
+  guint common = CLAMP (window_begin (a, first_position + n_tokens - 1), begin, end);
+
+  for (guint t = 0; begin < common && t < n_tokens; t++) {
+    gsize at = (gsize) t * a->group;
+    LycheeSoftmax own = { state->m + at, state->l + at, state->o + at * a->head_dim };
+    LycheeQueries of_token = *queries;
+
+    of_token.n_queries = a->group;
+    of_token.q += at * a->head_dim;
+    attend_run (a, &of_token, rows, MAX (begin, window_begin (a, first_position + t)), common,
+        first_position + t, 1, &own);
+  }
+  attend_run (a, queries, rows, common, end, first_position, n_tokens, state);
 }
 
 static void
@@ -425,7 +537,7 @@ get_block (LycheeAttention *a, guint layer, guint job, Block *b)
   b->first_token = job % a->n_blocks * BLOCK_TOKENS;
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
-  b->first_position = a->first + b->first_token;
+  b->first_position = a->place + b->first_token;
   b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
@@ -438,13 +550,14 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
   LycheeIndex *index;
   LycheeIndexQuery query;
   Job *j = &a->jobs[job];
-  guint certain;
+  guint sinks = a->skip > 0 ? a->head : MIN (indexing->sinks, a->first), certain;
   Block b;
 
   get_block (a, layer, job, &b);
   index = lychee_cache_get_index (a->cache, layer, b.head);
-  j->recent = MAX (lychee_index_get_end (index), MIN (indexing->sinks, a->first));
-  certain = MIN (indexing->sinks, a->first) + a->first - j->recent;
+  j->sinks = sinks;
+  j->recent = MAX (lychee_index_get_end (index), sinks + a->skip) - a->skip;
+  certain = sinks + a->place - j->recent;
   query = (LycheeIndexQuery){
     .n_queries = b.queries.n_queries,
     .q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q),
@@ -453,8 +566,8 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
     .rest = a->options.rest,
     .logits = TRUE,
   };
-  /* ggml may use the queries' memory again before the audit. */
-  if (layer == a->audit_layer)
+  /* ggml may use the queries' memory again before they are looked at once more. */
+  if ((layer == a->audit_layer || are_weights_wanted (a, layer)) && query.q != j->q)
     memcpy (j->q, query.q, (gsize) b.queries.n_queries * a->head_dim * sizeof *j->q);
   lychee_index_search (index, &b.rows, &query, j->selection);
   stats->nodes_scored += j->selection->nodes_scored;
@@ -466,8 +579,8 @@ static void
 attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
     LycheeAttentionStats *stats)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
   Job *j = &a->jobs[job];
+  guint n_splits = get_plan (a, layer)->n_splits;
   LycheeSelection *found = j->selection;
   guint64 begun = now (a);
   LycheeSoftmax state;
@@ -475,15 +588,14 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
 
   get_block (a, layer, job, &b);
   b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q);
-  state = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
+  state = unit_state (a, job * n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (split == 0) {
-    attend_run (a, &b.queries, &b.rows, 0, MIN (indexing->sinks, j->recent), b.first_position,
-        b.n_tokens, &state);
-    attend_run (a, &b.queries, &b.rows, j->recent, a->first + a->n_tokens, b.first_position,
+    attend_run (a, &b.queries, &b.rows, 0, j->sinks, b.first_position, b.n_tokens, &state);
+    attend_run (a, &b.queries, &b.rows, j->recent, a->place + a->n_tokens, b.first_position,
         b.n_tokens, &state);
     stats->ns_read += now (a) - begun;
-  } else if (split < a->n_splits - 1) {
+  } else if (split < n_splits - 1) {
     guint from = (split - 1) * GATHER_KEYS;
 
     if (from < found->n_rows)
@@ -503,17 +615,27 @@ static void
 attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
     float *scratch, LycheeAttentionStats *stats)
 {
-  guint begin = split * a->split_keys;
+  const Plan *plan = get_plan (a, layer);
+  guint begin = split * plan->split_keys;
   guint64 begun = now (a);
   LycheeSoftmax state;
   Block b;
 
   get_block (a, layer, job, &b);
   b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, scratch);
-  state = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
+  if (split == 0 && are_weights_wanted (a, layer))
+    memcpy (a->jobs[job].q, b.queries.q,
+        (gsize) b.queries.n_queries * a->head_dim * sizeof *b.queries.q);
+  state = unit_state (a, job * plan->n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
-  attend_run (
-      a, &b.queries, &b.rows, begin, begin + a->split_keys, b.first_position, b.n_tokens, &state);
+  if (a->local[layer]) {
+    begin += window_begin (a, b.first_position);
+    attend_window (a, &b.queries, &b.rows, begin, begin + plan->split_keys, b.first_position,
+        b.n_tokens, &state);
+  } else {
+    attend_run (a, &b.queries, &b.rows, begin, begin + plan->split_keys, b.first_position,
+        b.n_tokens, &state);
+  }
   stats->ns_read += now (a) - begun;
 }
 
@@ -552,12 +674,13 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
 {
   LycheeAttentionStats *stats = &a->counters[thread].stats;
   gint *found = a->found + (gsize) layer * a->n_jobs;
-  guint n_searches = a->sparse ? a->n_jobs : 0;
-  guint n_units = n_searches + a->n_jobs * a->n_splits;
+  const Plan *plan = get_plan (a, layer);
+  guint n_searches = plan->sparse ? a->n_jobs : 0;
+  guint n_units = n_searches + a->n_jobs * plan->n_splits;
   g_autofree float *scratch = NULL;
   guint unit;
 
-  if (!a->sparse && a->n_tokens > 1)
+  if (!plan->sparse && a->n_tokens > 1)
     scratch = g_new (float, (gsize) a->unit_queries * a->head_dim);
   /* Searches are handed out first, so that whoever waits for one knows it to be under way. */
   while ((unit = g_atomic_int_add (&a->next_unit[layer], 1)) < n_units) {
@@ -571,11 +694,11 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
       g_atomic_int_set (&found[unit], TRUE);
       continue;
     }
-    job = (unit - n_searches) / a->n_splits;
-    split = (unit - n_searches) % a->n_splits;
-    if (is_for_func (a)) {
+    job = (unit - n_searches) / plan->n_splits;
+    split = (unit - n_searches) % plan->n_splits;
+    if (plan->func) {
       attend_func (a, layer, q, job);
-    } else if (a->sparse) {
+    } else if (plan->sparse) {
       wait_for (&found[job]);
       attend_sparse (a, layer, q, job, split, stats);
     } else {
@@ -602,7 +725,7 @@ audit (LycheeAttention *a, const Block *b, const double *log_read, const float *
   LycheeSoftmax all = { memory, memory + n, memory + 2 * n };
 
   lychee_softmax_init (&all, n, d);
-  attend_run (a, &b->queries, &b->rows, 0, a->first + 1, b->first_position, 1, &all);
+  attend_run (a, &b->queries, &b->rows, 0, a->place + 1, b->first_position, 1, &all);
   for (guint i = 0; i < n; i++) {
     double missed = 1 - exp (log_read[i] - log_mass (&all, i)), distance = 0, length = 0;
 
@@ -618,37 +741,59 @@ audit (LycheeAttention *a, const Block *b, const double *log_read, const float *
   stats->audits++;
 }
 
+/* What the transcript's rows got of a job's attention: those that it read. */
+static void
+weigh (LycheeAttention *a, guint layer, guint job, const Block *b, const LycheeSoftmax *all)
+{
+  const LycheeAttentionWeights *w = &a->weights;
+  const Job *j = &a->jobs[job];
+  gboolean sparse = get_plan (a, layer)->sparse;
+  guint begin = sparse ? MAX (w->first, j->recent + a->skip) : w->first;
+  float *sum =
+      w->sum +
+      ((gsize) (layer - w->layer_begin) * a->n_heads + (gsize) b->head * a->group) * w->n_bins;
+
+  lychee_attention_weigh (w, &b->queries, a->group, &b->rows, all, begin,
+      sparse ? j->selection->rows : NULL, sparse ? j->selection->n_rows : 0, sum);
+}
+
 void
 lychee_attention_merge (
     LycheeAttention *a, guint layer, float *output, guint thread, guint n_threads)
 {
   gsize row = (gsize) a->group * a->head_dim;
-  gboolean audited = layer == a->audit_layer;
+  guint n_splits = get_plan (a, layer)->n_splits;
+  gboolean audited = layer == a->audit_layer, weighed = are_weights_wanted (a, layer);
   double log_read[LYCHEE_ATTENTION_MAX_GROUP];
   guint64 begun = now (a);
 
-  for (guint job = thread; job < a->n_jobs; job += n_threads) {
+  for (guint job = 0; job < a->n_jobs; job++) {
     LycheeSoftmax sum;
     float *to;
     Block b;
 
+    /* A head's weights are added up by one thread, in order. */
+    if ((weighed ? job / a->n_blocks : job) % n_threads != thread)
+      continue;
+
     get_block (a, layer, job, &b);
-    sum = unit_state (a, job * a->n_splits, b.queries.n_queries);
+    sum = unit_state (a, job * n_splits, b.queries.n_queries);
     to = output + ((gsize) b.first_token * a->n_heads + (gsize) b.head * a->group) * a->head_dim;
-    for (guint split = 1; split < a->n_splits; split++) {
-      LycheeSoftmax part = unit_state (a, job * a->n_splits + split, b.queries.n_queries);
+    for (guint split = 1; split < n_splits; split++) {
+      LycheeSoftmax part = unit_state (a, job * n_splits + split, b.queries.n_queries);
 
       /* The last unit of a sparse job is the rest, which was not read. */
-      if (audited && split == a->n_splits - 1)
+      if (audited && split == n_splits - 1)
         for (guint i = 0; i < b.queries.n_queries; i++)
           log_read[i] = log_mass (&sum, i);
       lychee_softmax_merge (&sum, &part, b.queries.n_queries, a->head_dim);
     }
     lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
-    if (audited) {
-      b.queries.q = a->jobs[job].q;
+    b.queries.q = a->jobs[job].q;
+    if (weighed)
+      weigh (a, layer, job, &b, &sum);
+    if (audited)
       audit (a, &b, log_read, sum.o, &a->counters[thread].stats);
-    }
     for (guint t = 0; t < b.n_tokens; t++)
       memcpy (to + (gsize) t * a->n_heads * a->head_dim, sum.o + t * row, row * sizeof *to);
   }

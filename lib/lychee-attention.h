@@ -31,10 +31,11 @@ typedef struct {
 typedef struct {
   guint64 dense; /* queries answered from all keys */
   guint64
-      dense_fallback;   /* of these, those for which sparse was asked, and the context was short */
-  guint64 sparse;       /* queries answered through the index */
-  guint64 rows_visible; /* keys that dense attention would have read for the sparse ones */
-  guint64 rows_read;    /* keys that they did read */
+      dense_fallback; /* of these, those for which sparse was asked, and the context was short */
+  guint64 local;      /* queries of local layers, which are neither: all of their window is read */
+  guint64 sparse;     /* queries answered through the index */
+  guint64 rows_visible;   /* keys that dense attention would have read for the sparse ones */
+  guint64 rows_read;      /* keys that they did read */
   guint64 rows_estimated; /* keys that counted as a mean */
   guint64 nodes_scored;
   /* Nanoseconds of all threads together; only while timing is on. */
@@ -50,6 +51,12 @@ LycheeAttention *lychee_attention_new (
     guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim, guint n_threads);
 void lychee_attention_free (LycheeAttention *attention);
 
+/* What the model's layers are like. @local: (nullable): [n_layers], those whose tokens see only the
+ * last @window ones, their own included; they have no index. @scale: of q.k, 0 = 1 / sqrt
+ * (head_dim). */
+void lychee_attention_set_layers (
+    LycheeAttention *attention, const gboolean *local, guint window, float scale);
+
 void lychee_attention_set_options (
     LycheeAttention *attention, const LycheeAttentionOptions *options);
 void lychee_attention_set_timing (LycheeAttention *attention, gboolean timing);
@@ -64,6 +71,29 @@ typedef void (*LycheeAttentionFunc) (guint layer, guint kv_head, const LycheeQue
     const LycheeRows *rows, guint n_keys, float *output, gpointer user_data);
 void lychee_attention_set_func (
     LycheeAttention *attention, LycheeAttentionFunc func, gpointer user_data);
+
+/* Where the softmax weights of the rows that are read add up, by bins (chunks, say): rows @first ..
+ * @first + @n_rows - 1 count, each in the bin that @bins [n_rows] has for it. Of the layers
+ * @layer_begin .. @layer_end - 1, less local ones; @sum is [layers][heads][n_bins], all owned by
+ * the caller. All rows stand before the tokens of the passes that are weighed. */
+typedef struct {
+  guint first, n_rows; /* no rows: nothing is added up */
+  const guint32 *bins;
+  guint n_bins;
+  guint layer_begin, layer_end;
+  float *sum;
+} LycheeAttentionWeights;
+
+/* For the passes that follow; NULL: not any more. */
+void lychee_attention_set_weights (
+    LycheeAttention *attention, const LycheeAttentionWeights *weights);
+
+/* For one KV head: adds to @sum [group][n_bins] what rows @begin to the last that counts, and those
+ * of @found that count, have of the softmax whose largest logits and sums @softmax has. The queries
+ * are those of any number of tokens, @group each. */
+void lychee_attention_weigh (const LycheeAttentionWeights *weights, const LycheeQueries *queries,
+    guint group, const LycheeRows *rows, const LycheeSoftmax *softmax, guint begin,
+    const guint32 *found, guint n_found, float *sum);
 
 /* Before the pass: its @n_tokens follow the cache's present length, and are reserved. */
 void lychee_attention_prepare (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);

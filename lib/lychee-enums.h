@@ -52,4 +52,74 @@ typedef enum {
 #define LYCHEE_TYPE_REST (lychee_rest_get_type ())
 LYCHEE_API GType lychee_rest_get_type (void);
 
+/**
+ * LycheeOverflow:
+ * @LYCHEE_OVERFLOW_ERROR: reading more is an error
+ * @LYCHEE_OVERFLOW_STOP_READING: what comes is left out
+ * @LYCHEE_OVERFLOW_FORGET_OLDEST: the oldest is forgotten, as much as is needed and some more
+ *
+ * What happens when context or memory is used up. Answers say when something was left out or
+ * forgotten.
+ */
+typedef enum {
+  LYCHEE_OVERFLOW_ERROR,
+  LYCHEE_OVERFLOW_STOP_READING,
+  LYCHEE_OVERFLOW_FORGET_OLDEST,
+} LycheeOverflow;
+
+#define LYCHEE_TYPE_OVERFLOW (lychee_overflow_get_type ())
+LYCHEE_API GType lychee_overflow_get_type (void);
+
+/**
+ * LycheeBackendType:
+ * @LYCHEE_BACKEND_AUTO: a CUDA device where there is a usable one, else the processor
+ * @LYCHEE_BACKEND_CPU: the processor
+ * @LYCHEE_BACKEND_CUDA: a CUDA device, and an error where there is no usable one
+ *
+ * What computes.
+ */
+typedef enum {
+  LYCHEE_BACKEND_AUTO,
+  LYCHEE_BACKEND_CPU,
+  LYCHEE_BACKEND_CUDA,
+} LycheeBackendType;
+
+#define LYCHEE_TYPE_BACKEND_TYPE (lychee_backend_type_get_type ())
+LYCHEE_API GType lychee_backend_type_get_type (void);
+
+#define LYCHEE_BACKEND_ERROR (lychee_backend_error_quark ())
+
+/**
+ * LycheeBackendError:
+ * @LYCHEE_BACKEND_ERROR_UNAVAILABLE: there is no module, driver or device
+ * @LYCHEE_BACKEND_ERROR_UNSUPPORTED: the device cannot run this model, or this kind of index
+ * @LYCHEE_BACKEND_ERROR_NO_MEMORY: the device has not enough memory
+ * @LYCHEE_BACKEND_ERROR_COMPUTE: the device failed; this process cannot use it any more
+ */
+typedef enum {
+  LYCHEE_BACKEND_ERROR_UNAVAILABLE,
+  LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+  LYCHEE_BACKEND_ERROR_NO_MEMORY,
+  LYCHEE_BACKEND_ERROR_COMPUTE,
+} LycheeBackendError;
+
+LYCHEE_API GQuark lychee_backend_error_quark (void);
+
+/**
+ * LycheeDetector:
+ * @LYCHEE_DETECTOR_STRUCTURE: by what is written: paragraphs, speakers, sentences, clauses, words
+ * @LYCHEE_DETECTOR_SEMANTIC: by what is said: where the subject changes most, between words
+ * @LYCHEE_DETECTOR_BOTH: by what is written, and besides where the subject changes
+ *
+ * What a chunker looks for.
+ */
+typedef enum {
+  LYCHEE_DETECTOR_STRUCTURE,
+  LYCHEE_DETECTOR_SEMANTIC,
+  LYCHEE_DETECTOR_BOTH,
+} LycheeDetector;
+
+#define LYCHEE_TYPE_DETECTOR (lychee_detector_get_type ())
+LYCHEE_API GType lychee_detector_get_type (void);
+
 G_END_DECLS

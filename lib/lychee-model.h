@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <gio/gio.h>
+
 #include "lychee-types.h"
 #include "lychee-tokenizer.h"
 
@@ -16,6 +18,8 @@ G_BEGIN_DECLS
  * @LYCHEE_MODEL_ERROR_INVALID: a key or tensor is missing, or contradicts another
  * @LYCHEE_MODEL_ERROR_UNSUPPORTED: an architecture or tensor type that this library does not run
  * @LYCHEE_MODEL_ERROR_COMPUTE: the forward pass failed
+ *
+ * Why a model cannot be loaded or run.
  */
 typedef enum {
   LYCHEE_MODEL_ERROR_OPEN,
@@ -26,6 +30,8 @@ typedef enum {
   LYCHEE_MODEL_ERROR_COMPUTE,
 } LycheeModelError;
 
+#define LYCHEE_TYPE_MODEL_ERROR (lychee_model_error_get_type ())
+LYCHEE_API GType lychee_model_error_get_type (void);
 LYCHEE_API GQuark lychee_model_error_quark (void);
 
 #define LYCHEE_TYPE_MODEL (lychee_model_get_type ())
@@ -34,11 +40,13 @@ G_DECLARE_FINAL_TYPE (LycheeModel, lychee_model, LYCHEE, MODEL, GObject)
 
 LYCHEE_API LycheeModel *lychee_model_new_from_file (const char *path, GError **error);
 
-/* The same with what the file gets wrong set right: @rope_freq_base 0 = as the file says. */
 LYCHEE_API LycheeModel *lychee_model_new_full (
     const char *path, double rope_freq_base, GError **error);
 
-/* (array zero-terminated=1): what had to be assumed about the file, each a sentence; maybe empty */
+LYCHEE_API void lychee_model_new_async (
+    const char *path, GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API LycheeModel *lychee_model_new_finish (GAsyncResult *result, GError **error);
+
 LYCHEE_API const char *const *lychee_model_get_warnings (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_id (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_path (LycheeModel *model);
@@ -52,5 +60,7 @@ LYCHEE_API guint lychee_model_get_n_kv_heads (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_head_dim (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_vocab (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_context (LycheeModel *model);
+/* How far YaRN has to stretch its positions for a context of so many tokens; 1: not at all. */
+LYCHEE_API double lychee_model_get_stretch (LycheeModel *model, guint n_context);
 
 G_END_DECLS

@@ -565,6 +565,8 @@ lychee_sampler_reset (LycheeSampler *sampler)
 /**
  * lychee_sampler_new:
  *
+ * Makes a sampler with the default settings.
+ *
  * Returns: (transfer full): a greedy sampler with a mild repetition penalty
  */
 LycheeSampler *
@@ -576,6 +578,8 @@ lychee_sampler_new (void)
 /**
  * lychee_sampler_copy:
  * @sampler: a sampler
+ *
+ * Copies the settings, and not the state.
  *
  * Returns: (transfer full): a sampler with the same settings, which has noted nothing and starts
  *   from the seed

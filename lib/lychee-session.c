@@ -5,25 +5,41 @@
  *
  * A transcript that is being read, and questions about it.
  *
- * The transcript goes in chunk by chunk ([method@Session.append]); each is computed once, and its
- * keys and values stay in the session's [class@Cache]. A question ([method@Session.ask]) is
- * answered over a snapshot of that cache, while the transcript may go on being read in another
- * thread.
+ * The transcript goes in as text, as it comes ([method@Session.append_text]); each word is computed
+ * once, and its keys and values stay in the session's cache. A question ([method@Session.ask]) is
+ * answered over a snapshot of that, while the transcript may go on being read in another thread,
+ * and other questions be answered in others.
  *
- * One thread at a time may append. Any number of threads may ask meanwhile.
+ * |[<!-- language="C" -->
+ * g_autoptr (LycheeModel) model = lychee_model_new_from_file (path, &error);
+ * g_autoptr (LycheeSession) session = lychee_session_new (model);
+ * g_autoptr (LycheeQuestion) question = lychee_question_new ("What was decided?");
+ * g_autoptr (LycheeAnswer) answer = NULL;
+ *
+ * if (lychee_session_append_text (session, text, NULL, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE, NULL,
+ *         &error) &&
+ *     lychee_session_flush (session, NULL, &error))
+ *   answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+ * if (answer)
+ *   g_print ("%s\n", lychee_answer_get_text (answer));
+ * ]|
+ *
+ * What computes (properties "backend" and "cuda-device") is chosen when something is computed
+ * first, which can fail with %LYCHEE_BACKEND_ERROR.
+ *
+ * All methods may be called in any thread. Those that read the transcript or cut it take turns; any
+ * number of questions are answered meanwhile, word by word in turn with each other and with the
+ * reading.
  */
 
-#include "lychee-session.h"
+#include "lychee-session-private.h"
 
-#include "lychee-cache-private.h"
-#include "lychee-executor.h"
-#include "lychee-forward.h"
+#include "lychee-model-private.h"
 
 #include <string.h>
 
 /* It must not speak of transcripts: a small model then speaks of itself. */
 #define DEFAULT_SYSTEM_PROMPT "You are a helpful assistant."
-#define DEFAULT_LEAD "Transcript:\n\n"
 #define DEFAULT_RESERVE 1024
 
 /* The formatter would take the name for an expression. */
@@ -31,31 +47,11 @@
 G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
 /* clang-format on */
 
-struct _LycheeSession {
-  GObject parent_instance;
-
-  LycheeModel *model;
-  LycheeCache *cache;
-  LycheeChatFormat template;
-  char *system_prompt;
-  guint max_context;
-  guint64 max_memory;
-  guint reserve;
-  guint threads;
-  LycheeGranularity granularity;
-  guint sinks;
-  guint window;
-  LycheeAttentionMode prefill;
-
-  LycheeExecutor *executor;
-  LycheeForward *reader; /* of the appending thread */
-  gboolean begun;
-
-  GMutex lock;
-  GQueue idle; /* of LycheeForward: those of earlier answers, for the next */
-  LycheeAttentionOptions attention;
-  LycheeAttentionStats stats;
-};
+G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_EMPTY, "empty"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_TEMPLATE, "template"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_NO_ROOM, "no-room"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"))
 
 enum {
   PROP_0,
@@ -71,6 +67,9 @@ enum {
   PROP_SINKS,
   PROP_WINDOW,
   PROP_PREFILL,
+  PROP_OVERFLOW,
+  PROP_BACKEND,
+  PROP_CUDA_DEVICE,
   PROP_ATTENTION,
   PROP_BUDGET,
   PROP_BEAM,
@@ -83,37 +82,11 @@ static GParamSpec *props[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (LycheeSession, lychee_session, G_TYPE_OBJECT)
 
-/* LycheeAnswer */
-
-typedef struct {
-  LycheeAnswer answer;
-  gatomicrefcount refs;
-} Answer;
-
-LycheeAnswer *
-lychee_answer_ref (LycheeAnswer *answer)
-{
-  g_atomic_ref_count_inc (&((Answer *) answer)->refs);
-  return answer;
-}
-
-void
-lychee_answer_unref (LycheeAnswer *answer)
-{
-  if (g_atomic_ref_count_dec (&((Answer *) answer)->refs)) {
-    g_free ((char *) answer->text);
-    g_free (answer);
-  }
-}
-
-G_DEFINE_BOXED_TYPE (LycheeAnswer, lychee_answer, lychee_answer_ref, lychee_answer_unref)
-
-/* GObject */
-
 static void
 lychee_session_init (LycheeSession *session)
 {
   g_mutex_init (&session->lock);
+  g_mutex_init (&session->reading);
   g_queue_init (&session->idle);
 }
 
@@ -125,15 +98,16 @@ lychee_session_constructed (GObject *object)
   G_OBJECT_CLASS (lychee_session_parent_class)->constructed (object);
   g_return_if_fail (s->model != NULL);
 
-  s->executor = lychee_executor_get (s->threads);
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   if (!s->cache) {
-    const LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
+    LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
 
     s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model), s->max_memory);
+    lychee_cache_set_rope_context (s->cache, lychee_cache_get_max_tokens (s->cache));
+    lychee_model_describe_indexing (s->model, &indexing);
     lychee_cache_enable_index (s->cache, &indexing);
   }
 }
@@ -143,13 +117,18 @@ lychee_session_finalize (GObject *object)
 {
   LycheeSession *s = LYCHEE_SESSION (object);
 
-  g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_forward_free);
-  g_clear_pointer (&s->reader, lychee_forward_free);
-  g_clear_pointer (&s->executor, lychee_executor_unref);
+  /* Nothing is in it, for all that were held the session; but this may be its thread. */
+  if (s->queue)
+    g_thread_pool_free (s->queue, FALSE, FALSE);
+  g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_worker_free);
+  g_clear_pointer (&s->reader, lychee_worker_free);
+  g_clear_pointer (&s->text, lychee_session_text_free);
+  g_clear_pointer (&s->backend, lychee_backend_unref);
   g_clear_object (&s->cache);
   g_clear_object (&s->model);
   g_free (s->system_prompt);
   g_mutex_clear (&s->lock);
+  g_mutex_clear (&s->reading);
   G_OBJECT_CLASS (lychee_session_parent_class)->finalize (object);
 }
 
@@ -225,6 +204,15 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_PREFILL:
     s->prefill = g_value_get_enum (value);
     break;
+  case PROP_OVERFLOW:
+    s->overflow = g_value_get_enum (value);
+    break;
+  case PROP_BACKEND:
+    s->backend_type = g_value_get_enum (value);
+    break;
+  case PROP_CUDA_DEVICE:
+    s->cuda_device = g_value_get_uint (value);
+    break;
   case PROP_ATTENTION:
   case PROP_BUDGET:
   case PROP_BEAM:
@@ -267,7 +255,7 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
     g_value_set_uint (value, s->reserve);
     break;
   case PROP_THREADS:
-    g_value_set_uint (value, lychee_executor_get_n_threads (s->executor));
+    g_value_set_uint (value, s->threads);
     break;
   case PROP_GRANULARITY:
     g_value_set_enum (value, s->granularity);
@@ -280,6 +268,15 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
     break;
   case PROP_PREFILL:
     g_value_set_enum (value, s->prefill);
+    break;
+  case PROP_OVERFLOW:
+    g_value_set_enum (value, s->overflow);
+    break;
+  case PROP_BACKEND:
+    g_value_set_enum (value, s->backend_type);
+    break;
+  case PROP_CUDA_DEVICE:
+    g_value_set_uint (value, s->cuda_device);
     break;
   case PROP_ATTENTION:
   case PROP_BUDGET:
@@ -321,8 +318,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
       "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for",
       0, 1u << 24, 0, flags);
   props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
-      "Bytes of keys and values, with those of all answers under way; 0: no limit", 0, G_MAXUINT64,
-      0, flags);
+      "Bytes of keys, values and index, with those of all answers under way; 0: no limit", 0,
+      G_MAXUINT64, 0, flags);
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
@@ -340,6 +337,14 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
       "How transcript and questions are read: dense, or sparse at a flat cost",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  props[PROP_OVERFLOW] =
+      g_param_spec_enum ("overflow", "Overflow", "What happens when context or memory is used up",
+          LYCHEE_TYPE_OVERFLOW, LYCHEE_OVERFLOW_ERROR, flags);
+  props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
+      "What computes; auto: a CUDA device where there is a usable one", LYCHEE_TYPE_BACKEND_TYPE,
+      LYCHEE_BACKEND_AUTO, flags);
+  props[PROP_CUDA_DEVICE] = g_param_spec_uint ("cuda-device", "CUDA device",
+      "Number of the CUDA device, as nvidia-smi counts them", 0, 255, 0, flags);
   props[PROP_ATTENTION] = g_param_spec_enum ("attention", "Attention",
       "How each token of an answer reads the transcript: sparse at a flat cost, or dense",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_SPARSE, any_time);
@@ -364,20 +369,20 @@ lychee_session_class_init (LycheeSessionClass *klass)
 /**
  * lychee_session_new:
  * @model: a model
- * @error: return location for a %LYCHEE_SESSION_ERROR
  *
  * Makes a session with default settings.
  *
- * Returns: (transfer full) (nullable): a session
+ * Returns: (transfer full): a session
  */
 LycheeSession *
-lychee_session_new (LycheeModel *model, GError **error)
+lychee_session_new (LycheeModel *model)
 {
   return g_object_new (LYCHEE_TYPE_SESSION, "model", model, NULL);
 }
 
 /**
  * lychee_session_get_model:
+ * @session: a session
  *
  * Returns: (transfer none): the model
  */
@@ -389,6 +394,7 @@ lychee_session_get_model (LycheeSession *session)
 
 /**
  * lychee_session_get_cache:
+ * @session: a session
  *
  * Returns: (transfer none): the cache
  */
@@ -398,9 +404,8 @@ lychee_session_get_cache (LycheeSession *session)
   return session->cache;
 }
 
-/* Tokens of the transcript: those behind the prompt's beginning. */
-static guint
-count_transcript (LycheeCache *cache)
+guint
+lychee_session_count_transcript (LycheeCache *cache)
 {
   guint position, length = lychee_cache_get_length (cache);
   g_autoptr (LycheeChunk) first = lychee_cache_get_chunk (cache, 0, &position);
@@ -408,41 +413,43 @@ count_transcript (LycheeCache *cache)
   return first && position < length ? length - position : 0;
 }
 
-/* Whether nothing was said: no chunk, or only white space. */
-static gboolean
-is_empty (LycheeCache *cache)
-{
-  LycheeChunk *chunk;
-  gboolean empty = TRUE;
-
-  for (guint i = 0; empty && (chunk = lychee_cache_get_chunk (cache, i, NULL)); i++) {
-    const char *at = chunk->text;
-
-    while (*at && g_unichar_isspace (g_utf8_get_char (at)))
-      at = g_utf8_next_char (at);
-    empty = *at == '\0' && chunk->text[0] != '\0';
-    lychee_chunk_unref (chunk);
-  }
-  return empty;
-}
-
 /**
  * lychee_session_get_stats:
+ * @session: a session
  *
- * Returns: (transfer floating): what was done so far, as a dictionary (see the class)
+ * What was done so far, as a dictionary (`a{sv}`):
+ *
+ * * `transcript-tokens`, `chunks` (`u`): what is held
+ * * `backend` (`s`): what computes, for people; empty before anything was computed
+ * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
+ * * `cache-bytes`, `index-bytes` (`t`)
+ * * of all answers and chunks, where a query is one token, layer and KV head: `dense-queries`,
+ *   `dense-fallbacks` (sparse was asked for, and the transcript shorter than the budget),
+ *   `sparse-queries`; for these `rows-visible` (keys that dense attention would have read),
+ *   `rows-read`, `rows-estimated`, `nodes-scored` (`t`)
+ * * `audits` (`t`), and their means `missed-mass` and `error` (`d`)
+ *
+ * Returns: (transfer floating): the dictionary
  */
 GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
+  guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
+  const char *backend;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (
-      &b, "{sv}", "transcript-tokens", g_variant_new_uint32 (count_transcript (session->cache)));
+  g_variant_builder_add (&b, "{sv}", "transcript-tokens",
+      g_variant_new_uint32 (lychee_session_count_transcript (session->cache)));
+  lychee_cache_get_lost (session->cache, &left_out, &forgotten);
+  g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
+  g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
+  g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
   g_variant_builder_add (
       &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
   g_variant_builder_add (
@@ -465,9 +472,8 @@ lychee_session_get_stats (LycheeSession *session)
   return g_variant_builder_end (&b);
 }
 
-/* The settings for answers, with those of reading for @prefill. */
-static LycheeAttentionOptions
-get_options (LycheeSession *s, gboolean for_prefill)
+LycheeAttentionOptions
+lychee_session_get_options (LycheeSession *s, gboolean for_prefill)
 {
   LycheeAttentionOptions options;
 
@@ -479,33 +485,31 @@ get_options (LycheeSession *s, gboolean for_prefill)
   return options;
 }
 
-/* Counts what @forward did. */
-static void
-collect_stats (LycheeSession *s, LycheeForward *forward)
+void
+lychee_session_collect_stats (LycheeSession *s, LycheeWorker *worker)
 {
-  LycheeAttention *attention = lychee_forward_get_attention (forward);
   LycheeAttentionStats stats;
 
-  lychee_attention_get_stats (attention, &stats);
-  lychee_attention_reset_stats (attention);
+  lychee_worker_take_stats (worker, &stats);
   g_mutex_lock (&s->lock);
   lychee_attention_add_stats (&s->stats, &stats);
   g_mutex_unlock (&s->lock);
 }
 
-/* Computes ids of any number. */
-static gboolean
-prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
-    LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
+gboolean
+lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cache,
+    const gint32 *ids, guint n, LycheeOutput output, const float **logits,
+    GCancellable *cancellable, GError **error)
 {
-  LycheeAttentionOptions options = get_options (s, TRUE);
+  LycheeAttentionOptions options = lychee_session_get_options (s, TRUE);
+  guint most = lychee_backend_get_piece_tokens (s->backend);
 
-  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+  lychee_worker_set_options (worker, &options);
   while (n > 0) {
-    guint now = MIN (n, LYCHEE_FORWARD_MAX_TOKENS);
+    guint now = MIN (n, most);
 
-    if (!lychee_forward_run (forward, cache, ids, now, n == now ? output : LYCHEE_OUTPUT_NONE,
-            logits, cancellable, error))
+    if (!lychee_worker_run (worker, cache, ids, now, n == now ? output : LYCHEE_OUTPUT_NONE, logits,
+            cancellable, error))
       return FALSE;
     ids += now;
     n -= now;
@@ -513,9 +517,23 @@ prefill (LycheeSession *s, LycheeForward *forward, LycheeCache *cache, const gin
   return TRUE;
 }
 
-/* Whether the session can be used at all. */
 static gboolean
-check_ready (LycheeSession *s, GError **error)
+open_backend (LycheeSession *s, GError **error)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (s->cache);
+  gboolean ok;
+
+  g_mutex_lock (&s->lock);
+  if (!s->backend)
+    s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device,
+        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN, error);
+  ok = s->backend != NULL;
+  g_mutex_unlock (&s->lock);
+  return ok;
+}
+
+gboolean
+lychee_session_check_ready (LycheeSession *s, GError **error)
 {
   if (lychee_cache_get_n_layers (s->cache) != lychee_model_get_n_layers (s->model) ||
       lychee_cache_get_n_kv_heads (s->cache) != lychee_model_get_n_kv_heads (s->model) ||
@@ -531,297 +549,11 @@ check_ready (LycheeSession *s, GError **error)
     return FALSE;
   }
   if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    return TRUE;
+    return open_backend (s, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral or plain",
       lychee_model_get_path (s->model),
       lychee_model_get_chat_template (s->model) ? "a chat template that is not known"
                                                 : "no chat template");
   return FALSE;
-}
-
-/**
- * lychee_session_begin:
- * @cancellable: (nullable): a cancellable
- * @error: return location for an error
- *
- * Computes what stands before the transcript: the system prompt and the beginning of the user's
- * turn. [method@Session.append] does it when it was not done before.
- *
- * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR,
- * %LYCHEE_MODEL_ERROR, or %G_IO_ERROR_CANCELLED: the session may be begun again
- */
-gboolean
-lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError **error)
-{
-  g_autoptr (GArray) ids = NULL;
-  const char *system = session->system_prompt;
-
-  if (session->begun)
-    return TRUE;
-  if (!check_ready (session, error))
-    return FALSE;
-  if (!session->reader)
-    session->reader = lychee_forward_new (session->model, session->executor);
-  ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  lychee_chat_format_append_prefix (session->template, lychee_model_get_tokenizer (session->model),
-      system && *system ? system : NULL, DEFAULT_LEAD, ids);
-  if (!prefill (session, session->reader, session->cache, (const gint32 *) ids->data, ids->len,
-          LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
-    lychee_cache_truncate (session->cache, 0);
-    return FALSE;
-  }
-  session->begun = TRUE;
-  return TRUE;
-}
-
-/* Whether a transcript of @length leaves the memory that an answer needs under max-memory: a copy
- * of the open page and room for the reserve, at most half of all. */
-static gboolean
-leaves_memory (LycheeSession *s, guint64 length, GError **error)
-{
-  guint64 max = lychee_cache_get_max_bytes (s->cache);
-  guint64 page = lychee_cache_get_token_bytes (s->cache) * LYCHEE_CACHE_PAGE_TOKENS;
-  guint64 n_pages = (length + LYCHEE_CACHE_PAGE_TOKENS - 1) / LYCHEE_CACHE_PAGE_TOKENS;
-  guint64 answer =
-      1 + ((guint64) s->reserve + LYCHEE_CACHE_PAGE_TOKENS - 1) / LYCHEE_CACHE_PAGE_TOKENS;
-
-  if (max == 0 || n_pages * page <= max - MIN (answer * page, max / 2))
-    return TRUE;
-  g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
-      "The KV cache may use %.1f MB and has %.1f; the rest is kept free for question and answer: "
-      "raise max-memory or read less",
-      max / 1e6, lychee_cache_get_bytes (s->cache) / 1e6);
-  return FALSE;
-}
-
-/**
- * lychee_session_append:
- * @chunk: the next chunk of the transcript
- * @cancellable: (nullable): a cancellable
- * @error: return location for an error
- *
- * Reads a chunk. Its keys and values are in the cache when this returns.
- *
- * Returns: FALSE with an error of %LYCHEE_CACHE_ERROR (FULL when only the reserve is left),
- *   %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR or %G_IO_ERROR_CANCELLED; nothing of the chunk is
- * in the cache then
- */
-gboolean
-lychee_session_append (
-    LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error)
-{
-  guint before, max;
-
-  if (!lychee_session_begin (session, cancellable, error))
-    return FALSE;
-  if (chunk->n_ids == 0)
-    return TRUE;
-  before = lychee_cache_get_length (session->cache);
-  max = lychee_cache_get_max_tokens (session->cache);
-  /* A reserve larger than half of a small context would leave nothing to read. */
-  max -= MIN (session->reserve, max / 2);
-  if (before + chunk->n_ids > max) {
-    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL,
-        "The context of %u tokens is full: the transcript has %u of them, and the rest is kept "
-        "free "
-        "for question and answer",
-        lychee_cache_get_max_tokens (session->cache), before);
-    return FALSE;
-  }
-  if (!leaves_memory (session, (guint64) before + chunk->n_ids, error))
-    return FALSE;
-  if (!prefill (session, session->reader, session->cache, chunk->ids, chunk->n_ids,
-          LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) {
-    lychee_cache_truncate (session->cache, before);
-    return FALSE;
-  }
-  lychee_cache_add_chunk (session->cache, chunk, before);
-  collect_stats (session, session->reader);
-  return TRUE;
-}
-
-static LycheeForward *
-take_forward (LycheeSession *s)
-{
-  LycheeForward *forward;
-
-  g_mutex_lock (&s->lock);
-  forward = g_queue_pop_head (&s->idle);
-  g_mutex_unlock (&s->lock);
-  return forward ? forward : lychee_forward_new (s->model, s->executor);
-}
-
-static void
-give_forward (LycheeSession *s, LycheeForward *forward)
-{
-  g_mutex_lock (&s->lock);
-  g_queue_push_head (&s->idle, forward);
-  g_mutex_unlock (&s->lock);
-}
-
-/* A model may say NUL, which would end the string that it is in. */
-static void
-replace_nul (GString *text, gsize from)
-{
-  for (gsize at = from; at < text->len; at++)
-    if (text->str[at] == '\0') {
-      g_string_erase (text, at, 1);
-      g_string_insert_unichar (text, at, 0xFFFD);
-      at += 2;
-    }
-}
-
-/* Generates until the model, the limits, the caller or an error ends it. */
-static gboolean
-generate (LycheeSession *s, LycheeForward *forward, LycheeCache *tail, const float *logits,
-    LycheeSampler *sampler, guint max_tokens, LycheeTextFunc func, gpointer user_data, gint64 begun,
-    LycheeAnswer *answer, GString *text, GCancellable *cancellable, GError **error)
-{
-  LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (s->model);
-  g_autoptr (LycheeDecoder) decoder = lychee_decoder_new (tokenizer);
-  guint n_vocab = lychee_model_get_n_vocab (s->model);
-  LycheeAttentionOptions options = get_options (s, FALSE);
-
-  lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
-  for (;;) {
-    gint32 id = lychee_sampler_sample (sampler, logits, n_vocab);
-    gsize had = text->len;
-
-    if (answer->answer_tokens == 0)
-      answer->seconds_to_first = (g_get_monotonic_time () - begun) / 1e6;
-    if (id < 0) {
-      g_set_error_literal (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_COMPUTE,
-          "The model's output is not a number: the file is broken or of an unknown kind");
-      return FALSE;
-    }
-    if (lychee_tokenizer_is_end (tokenizer, id)) {
-      answer->finish = LYCHEE_FINISH_STOP;
-      break;
-    }
-    answer->answer_tokens++;
-    lychee_decoder_push (decoder, id, text);
-    replace_nul (text, had);
-    if (text->len > had && func && !func (text->str + had, user_data)) {
-      answer->finish = LYCHEE_FINISH_CANCELLED;
-      return TRUE;
-    }
-    if (max_tokens > 0 && answer->answer_tokens >= max_tokens) {
-      answer->finish = LYCHEE_FINISH_LENGTH;
-      break;
-    }
-    if (lychee_cache_get_length (tail) == lychee_cache_get_max_tokens (tail)) {
-      answer->finish = LYCHEE_FINISH_LENGTH;
-      break;
-    }
-    if (!lychee_forward_run (
-            forward, tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
-      return FALSE;
-  }
-  {
-    gsize had = text->len;
-
-    lychee_decoder_finish (decoder, text);
-    if (text->len > had && func)
-      func (text->str + had, user_data);
-  }
-  return TRUE;
-}
-
-/* Not an error to the caller: what was said so far is the answer. */
-static gboolean
-forgive_cancel (LycheeAnswer *answer, GError **error)
-{
-  if (!g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
-    return FALSE;
-  g_clear_error (error);
-  answer->finish = LYCHEE_FINISH_CANCELLED;
-  return TRUE;
-}
-
-/**
- * lychee_session_ask:
- * @question: what to ask about the transcript
- * @sampler: (nullable): how to choose tokens; its settings are used, not its state
- * @max_tokens: tokens of the answer at the most, or 0 for as many as the context allows
- * @func: (nullable) (scope call): called with each piece of the answer
- * @user_data: for @func
- * @cancellable: (nullable): a cancellable, taken note of within a token
- * @error: return location for an error
- *
- * Asks about what has been read up to now. Blocks until the answer is complete.
- *
- * Returns: (transfer full) (nullable): the answer; a cancelled one has what was said so far. NULL
- *   with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR or %LYCHEE_MODEL_ERROR
- */
-LycheeAnswer *
-lychee_session_ask (LycheeSession *session, const char *question, LycheeSampler *sampler,
-    guint max_tokens, LycheeTextFunc func, gpointer user_data, GCancellable *cancellable,
-    GError **error)
-{
-  g_autoptr (LycheeCache) tail = NULL;
-  g_autoptr (LycheeSampler) own_sampler = NULL;
-  g_autoptr (GArray) ids = NULL;
-  g_autoptr (GError) local = NULL;
-  gint64 begun = g_get_monotonic_time ();
-  LycheeAnswer *answer;
-  LycheeForward *forward;
-  GString *text;
-  const float *logits = NULL;
-  gboolean ok;
-
-  g_return_val_if_fail (question != NULL, NULL);
-
-  if (!check_ready (session, error))
-    return NULL;
-  if (is_empty (session->cache)) {
-    g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
-        "There is no transcript to answer from: nothing was said");
-    return NULL;
-  }
-  tail = lychee_cache_fork (session->cache, error);
-  if (!tail)
-    return NULL;
-  ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  lychee_chat_format_append_suffix (
-      session->template, lychee_model_get_tokenizer (session->model), question, ids);
-  if (ids->len == 0) {
-    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
-        "The question has no tokens: the vocabulary of “%s” has none for it",
-        lychee_model_get_path (session->model));
-    return NULL;
-  }
-  if (ids->len >= lychee_cache_get_max_tokens (tail) - lychee_cache_get_length (tail)) {
-    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
-        "The question has %u tokens, and %u of the context's %u are left: ask a shorter one, or "
-        "raise "
-        "reserve",
-        ids->len, lychee_cache_get_max_tokens (tail) - lychee_cache_get_length (tail),
-        lychee_cache_get_max_tokens (tail));
-    return NULL;
-  }
-
-  own_sampler = sampler ? lychee_sampler_copy (sampler) : lychee_sampler_new ();
-  answer = (LycheeAnswer *) g_new0 (Answer, 1);
-  g_atomic_ref_count_init (&((Answer *) answer)->refs);
-  answer->transcript_tokens = count_transcript (tail);
-  answer->prompt_tokens = ids->len;
-  text = g_string_new (NULL);
-
-  forward = take_forward (session);
-  ok = prefill (session, forward, tail, (const gint32 *) ids->data, ids->len, LYCHEE_OUTPUT_LAST,
-           &logits, cancellable, &local) &&
-       generate (session, forward, tail, logits, own_sampler, max_tokens, func, user_data, begun,
-           answer, text, cancellable, &local);
-  collect_stats (session, forward);
-  give_forward (session, forward);
-
-  answer->text = g_string_free (text, FALSE);
-  answer->seconds = (g_get_monotonic_time () - begun) / 1e6;
-  if (!ok && !forgive_cancel (answer, &local)) {
-    lychee_answer_unref (answer);
-    g_propagate_error (error, g_steal_pointer (&local));
-    return NULL;
-  }
-  return answer;
 }

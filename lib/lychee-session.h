@@ -3,11 +3,12 @@
 
 #include <gio/gio.h>
 
+#include "lychee-answer.h"
 #include "lychee-cache.h"
 #include "lychee-chat-template.h"
 #include "lychee-enums.h"
 #include "lychee-model.h"
-#include "lychee-sampler.h"
+#include "lychee-question.h"
 
 G_BEGIN_DECLS
 
@@ -19,6 +20,8 @@ G_BEGIN_DECLS
  * @LYCHEE_SESSION_ERROR_TEMPLATE: the model's chat template is not known: set "template"
  * @LYCHEE_SESSION_ERROR_NO_ROOM: question and answer do not fit into the context any more
  * @LYCHEE_SESSION_ERROR_CACHE: the cache that the session was given is that of another model
+ *
+ * Why a session cannot read or answer.
  */
 typedef enum {
   LYCHEE_SESSION_ERROR_EMPTY,
@@ -27,81 +30,58 @@ typedef enum {
   LYCHEE_SESSION_ERROR_CACHE,
 } LycheeSessionError;
 
+#define LYCHEE_TYPE_SESSION_ERROR (lychee_session_error_get_type ())
+LYCHEE_API GType lychee_session_error_get_type (void);
 LYCHEE_API GQuark lychee_session_error_quark (void);
 
 #define LYCHEE_TYPE_SESSION (lychee_session_get_type ())
 LYCHEE_API
 G_DECLARE_FINAL_TYPE (LycheeSession, lychee_session, LYCHEE, SESSION, GObject)
 
-/* A transcript being read, and questions about it.
- *
- * Properties, construct only: "model" (LycheeModel), "cache" (LycheeCache; made for the model if
- * NULL: a decoder gives the indexer's), "template" (LycheeChatFormat, UNKNOWN = the model's own),
- * "system-prompt" (string), "max-context" (guint, tokens, 0 = as trained), "max-memory" (guint64,
- * bytes of cache, 0 = no limit), "reserve" (guint, tokens left for question and answer), "threads"
- * (guint, 0 = all cores), "granularity" (LycheeGranularity), "sinks" and "window" (guint, tokens at
- * the beginning and the end that are always read), "prefill" (LycheeAttentionMode: how the
- * transcript and questions are read). Properties that may be set at any time, for the answers that
- * follow: "attention" (LycheeAttentionMode), "budget" (guint, tokens to read for each token of the
- * answer), "beam" (double), "rest" (LycheeRest), "audit" (guint).
- *
- * One thread at a time may append. Any number may ask at the same time, meanwhile. */
-LYCHEE_API LycheeSession *lychee_session_new (LycheeModel *model, GError **error);
+LYCHEE_API LycheeSession *lychee_session_new (LycheeModel *model);
 LYCHEE_API LycheeModel *lychee_session_get_model (LycheeSession *session);
 LYCHEE_API LycheeCache *lychee_session_get_cache (LycheeSession *session);
 
-/* What was done so far, as a{sv} (transfer floating: g_variant_ref_sink): "transcript-tokens" (u),
- * "chunks" (u), "cache-bytes" (t), "index-bytes" (t); and of all answers and chunks:
- * "dense-queries", "dense-fallbacks", "sparse-queries", "rows-visible", "rows-read",
- * "rows-estimated", "nodes-scored", "audits" (t), "missed-mass", "error" (d, means of the audits).
- * A query is one token, layer and KV head. */
 LYCHEE_API GVariant *lychee_session_get_stats (LycheeSession *session);
 
-/* Prefills the prompt's beginning (once; append does it when nobody did). Errors: TEMPLATE, those
- * of the cache and model. */
 LYCHEE_API gboolean lychee_session_begin (
     LycheeSession *session, GCancellable *cancellable, GError **error);
 
-/* Reads a chunk: its K and V are in the cache when this returns TRUE, and nothing of it otherwise.
- * Keeps "reserve" tokens of the context free for question and answer: LYCHEE_CACHE_ERROR_FULL. */
 LYCHEE_API gboolean lychee_session_append (
     LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);
 
-#define LYCHEE_TYPE_ANSWER (lychee_answer_get_type ())
+LYCHEE_API gboolean lychee_session_append_text (LycheeSession *session, const char *text,
+    const char *speaker, guint64 start, guint64 end, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_append_text_async (LycheeSession *session, const char *text,
+    const char *speaker, guint64 start, guint64 end, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API gboolean lychee_session_append_text_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
+LYCHEE_API gboolean lychee_session_flush (
+    LycheeSession *session, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_flush_async (LycheeSession *session, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API gboolean lychee_session_flush_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
+LYCHEE_API guint64 lychee_session_truncate (LycheeSession *session, guint64 time);
 
-/* Why an answer ended. */
-typedef enum {
-  LYCHEE_FINISH_STOP,      /* the model ended it */
-  LYCHEE_FINISH_LENGTH,    /* max-tokens, or the context is full */
-  LYCHEE_FINISH_CANCELLED, /* by the caller: what was said so far is in text */
-} LycheeFinish;
-
-/* An answer; boxed, reference counted, immutable. Times in seconds. */
-typedef struct {
-  const char *text;
-  LycheeFinish finish;
-  guint
-      transcript_tokens; /* of the transcript in the snapshot that was asked, without the prompt */
-  guint prompt_tokens;   /* read for the question */
-  guint answer_tokens;
-  double seconds_to_first; /* from asking to the first token */
-  double seconds;          /* from asking to the end */
-} LycheeAnswer;
-
-LYCHEE_API GType lychee_answer_get_type (void);
-LYCHEE_API LycheeAnswer *lychee_answer_ref (LycheeAnswer *answer);
-LYCHEE_API void lychee_answer_unref (LycheeAnswer *answer);
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeAnswer, lychee_answer_unref)
-
-/* Called in the asking thread with each new piece of the answer: whole UTF-8 characters, never
- * empty. Return FALSE to stop (finish is then CANCELLED). */
+/**
+ * LycheeTextFunc:
+ * @text: a new piece of the answer: whole UTF-8 characters, never empty
+ * @user_data: what was given with the function
+ *
+ * Called with each new piece of an answer.
+ *
+ * Returns: FALSE to stop: the answer is then %LYCHEE_FINISH_CANCELLED
+ */
 typedef gboolean (*LycheeTextFunc) (const char *text, gpointer user_data);
 
-/* Asks @question about what has been read up to now; what is appended meanwhile is not seen.
- * @sampler: (nullable): greedy. @max_tokens: 0 = as long as the context allows.
- * A cancelled ask returns the answer so far, with finish CANCELLED. (transfer full). */
-LYCHEE_API LycheeAnswer *lychee_session_ask (LycheeSession *session, const char *question,
-    LycheeSampler *sampler, guint max_tokens, LycheeTextFunc func, gpointer user_data,
-    GCancellable *cancellable, GError **error);
+LYCHEE_API LycheeAnswer *lychee_session_ask (LycheeSession *session, LycheeQuestion *question,
+    LycheeTextFunc func, gpointer user_data, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_ask_async (LycheeSession *session, LycheeQuestion *question,
+    LycheeTextFunc func, gpointer func_data, GDestroyNotify func_destroy, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API LycheeAnswer *lychee_session_ask_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
 
 G_END_DECLS

@@ -19,6 +19,8 @@ G_DEFINE_BOXED_TYPE (LycheeChunk, lychee_chunk, lychee_chunk_ref, lychee_chunk_u
  * lychee_boundary_to_string:
  * @boundary: a boundary
  *
+ * What to call @boundary in a message or a file.
+ *
  * Returns: (nullable): the nick of @boundary ("sentence"), a static string; %NULL where @boundary
  * is none of the enumeration
  */
@@ -45,6 +47,8 @@ lychee_boundary_to_string (LycheeBoundary boundary)
  * @boundary: what marks the end
  * @drift: semantic drift at the end, or NaN
  * @number: counts chunks from 0
+ *
+ * Makes a chunk of copies of what is given.
  *
  * Returns: (transfer full): a chunk with one reference
  */

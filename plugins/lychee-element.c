@@ -34,13 +34,27 @@ map_error (const GError *error, GQuark *domain, int *code)
     case LYCHEE_MODEL_ERROR_COMPUTE:
       break;
     }
-  } else if (error->domain == LYCHEE_TOKENIZER_ERROR) {
-    *domain = GST_STREAM_ERROR;
-    *code = error->code == LYCHEE_TOKENIZER_ERROR_UNSUPPORTED ? GST_STREAM_ERROR_NOT_IMPLEMENTED
-                                                              : GST_STREAM_ERROR_FORMAT;
   } else if (error->domain == LYCHEE_CACHE_ERROR) {
     *domain = GST_RESOURCE_ERROR;
     *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+  } else if (error->domain == LYCHEE_BACKEND_ERROR) {
+    switch ((LycheeBackendError) error->code) {
+    case LYCHEE_BACKEND_ERROR_UNAVAILABLE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_NOT_FOUND;
+      break;
+    case LYCHEE_BACKEND_ERROR_UNSUPPORTED:
+      *code = GST_LIBRARY_ERROR_SETTINGS;
+      break;
+    case LYCHEE_BACKEND_ERROR_NO_MEMORY:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
+      break;
+    case LYCHEE_BACKEND_ERROR_COMPUTE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_FAILED;
+      break;
+    }
   } else if (error->domain == LYCHEE_SESSION_ERROR) {
     switch ((LycheeSessionError) error->code) {
     case LYCHEE_SESSION_ERROR_EMPTY:
@@ -59,16 +73,8 @@ map_error (const GError *error, GQuark *domain, int *code)
   }
 }
 
-/**
- * lychee_element_post_error:
- * @element: who reports it; its object lock is not held
- * @error: (nullable): an error of the library
- * @text: (nullable): what could not be done, put in front of the error's own message
- *
- * Posts @error with the GStreamer domain and code that fit it.
- */
-void
-lychee_element_post_error (GstElement *element, const GError *error, const char *text)
+static void
+post (GstElement *element, GstMessageType type, const GError *error, const char *text)
 {
   const char *message = error != NULL ? error->message : "for a reason that was not given";
   char *whole = text != NULL ? g_strdup_printf ("%s: %s", text, message) : g_strdup (message);
@@ -80,7 +86,49 @@ lychee_element_post_error (GstElement *element, const GError *error, const char 
 
   map_error (error, &domain, &code);
   gst_element_message_full (
-      element, GST_MESSAGE_ERROR, domain, code, whole, debug, __FILE__, GST_FUNCTION, __LINE__);
+      element, type, domain, code, whole, debug, __FILE__, GST_FUNCTION, __LINE__);
+}
+
+/**
+ * lychee_element_post_error:
+ * @element: who reports it; its object lock is not held
+ * @error: (nullable): an error of the library
+ * @text: (nullable): what could not be done, put in front of the error's own message
+ *
+ * Posts @error with the GStreamer domain and code that fit it.
+ */
+void
+lychee_element_post_error (GstElement *element, const GError *error, const char *text)
+{
+  post (element, GST_MESSAGE_ERROR, error, text);
+}
+
+/**
+ * lychee_element_post_warning:
+ * @element: who reports it; its object lock is not held
+ * @error: (nullable): an error of the library
+ * @text: (nullable): what could not be done, put in front of the error's own message
+ *
+ * Posts @error as a warning: the stream goes on.
+ */
+void
+lychee_element_post_warning (GstElement *element, const GError *error, const char *text)
+{
+  post (element, GST_MESSAGE_WARNING, error, text);
+}
+
+/**
+ * lychee_segment_goes_back:
+ * @segment: the segment after a flush
+ *
+ * Returns: whether @segment has a place in time at which the transcript can be cut, to go on from
+ *   there; if not, what comes is a new one
+ */
+gboolean
+lychee_segment_goes_back (const GstSegment *segment)
+{
+  return segment->format == GST_FORMAT_TIME && segment->rate > 0 &&
+         GST_CLOCK_TIME_IS_VALID (segment->start);
 }
 
 /**
@@ -88,8 +136,7 @@ lychee_element_post_error (GstElement *element, const GError *error, const char 
  * @segment: the segment after a flush
  * @end: when the last word before the flush ended, or %GST_CLOCK_TIME_NONE
  *
- * Returns: whether @segment only goes on with the transcript (a seek forward); if not, what comes
- *   is a new one
+ * Returns: whether @segment only goes on with the transcript (a seek forward)
  */
 gboolean
 lychee_segment_goes_on (const GstSegment *segment, GstClockTime end)

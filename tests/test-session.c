@@ -49,12 +49,19 @@ new_sampler (double temperature, guint64 seed)
   return sampler;
 }
 
+static LycheeQuestion *
+new_question (const char *prompt, LycheeSampler *sampler, guint max_tokens)
+{
+  return g_object_new (
+      LYCHEE_TYPE_QUESTION, "prompt", prompt, "sampler", sampler, "max-tokens", max_tokens, NULL);
+}
+
 static LycheeAnswer *
 ask (LycheeSession *session, LycheeSampler *sampler, guint max_tokens)
 {
+  g_autoptr (LycheeQuestion) question = new_question ("What was decided?", sampler, max_tokens);
   g_autoptr (GError) error = NULL;
-  LycheeAnswer *answer = lychee_session_ask (
-      session, "What was decided?", sampler, max_tokens, NULL, NULL, NULL, &error);
+  LycheeAnswer *answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
 
   g_assert_no_error (error);
   g_assert_nonnull (answer);
@@ -73,11 +80,12 @@ test_ask (void)
   length = lychee_cache_get_length (cache);
   g_assert_cmpuint (lychee_cache_get_n_chunks (cache), ==, 10);
   answer = ask (session, NULL, 20);
-  g_assert_true (g_utf8_validate (answer->text, -1, NULL));
-  g_assert_cmpuint (answer->transcript_tokens, ==, 120);
-  g_assert_cmpuint (answer->prompt_tokens, >, 5);
-  g_assert_cmpuint (answer->answer_tokens, <=, 20);
-  g_assert_cmpfloat (answer->seconds, >=, answer->seconds_to_first);
+  g_assert_true (g_utf8_validate (lychee_answer_get_text (answer), -1, NULL));
+  g_assert_cmpuint (lychee_answer_get_transcript_tokens (answer), ==, 120);
+  g_assert_cmpuint (lychee_answer_get_prompt_tokens (answer), >, 5);
+  g_assert_cmpuint (lychee_answer_get_answer_tokens (answer), <=, 20);
+  g_assert_cmpfloat (
+      lychee_answer_get_seconds (answer), >=, lychee_answer_get_seconds_to_first (answer));
   /* Asking leaves no trace in the transcript. */
   g_assert_cmpuint (lychee_cache_get_length (cache), ==, length);
 }
@@ -93,12 +101,12 @@ test_same (void)
   read_chunks (session, 0, 30);
   a = ask (session, NULL, 40);
   b = ask (session, NULL, 40);
-  g_assert_cmpstr (a->text, ==, b->text);
+  g_assert_cmpstr (lychee_answer_get_text (a), ==, lychee_answer_get_text (b));
   c = ask (session, warm, 40);
   d = ask (session, warm, 40);
-  g_assert_cmpstr (c->text, ==, d->text);
+  g_assert_cmpstr (lychee_answer_get_text (c), ==, lychee_answer_get_text (d));
   e = ask (session, other, 40);
-  g_assert_cmpstr (c->text, !=, e->text);
+  g_assert_cmpstr (lychee_answer_get_text (c), !=, lychee_answer_get_text (e));
 }
 
 static gboolean
@@ -115,14 +123,15 @@ test_stream (void)
 {
   g_autoptr (LycheeSession) session = new_session (0);
   g_autoptr (LycheeSampler) sampler = new_sampler (2, 5);
+  g_autoptr (LycheeQuestion) question = new_question ("And?", sampler, 100);
   g_autoptr (GString) text = g_string_new (NULL);
   g_autoptr (LycheeAnswer) answer = NULL;
   g_autoptr (GError) error = NULL;
 
   read_chunks (session, 0, 10);
-  answer = lychee_session_ask (session, "And?", sampler, 100, collect, text, NULL, &error);
+  answer = lychee_session_ask (session, question, collect, text, NULL, &error);
   g_assert_no_error (error);
-  g_assert_cmpstr (answer->text, ==, text->str);
+  g_assert_cmpstr (lychee_answer_get_text (answer), ==, text->str);
 }
 
 /* An answer is about the moment it was asked. */
@@ -138,17 +147,19 @@ test_snapshot (void)
   after = ask (session, NULL, 30);
   read_chunks (other, 0, 40);
   fresh = ask (other, NULL, 30);
-  g_assert_cmpstr (after->text, ==, fresh->text);
-  g_assert_cmpuint (after->transcript_tokens, ==, before->transcript_tokens + 240);
+  g_assert_cmpstr (lychee_answer_get_text (after), ==, lychee_answer_get_text (fresh));
+  g_assert_cmpuint (lychee_answer_get_transcript_tokens (after), ==,
+      lychee_answer_get_transcript_tokens (before) + 240);
 }
 
 static void
 test_empty (void)
 {
+  g_autoptr (LycheeQuestion) question = lychee_question_new ("?");
   g_autoptr (LycheeSession) session = new_session (0);
   g_autoptr (GError) error = NULL;
 
-  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_null (lychee_session_ask (session, question, NULL, NULL, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
 }
 
@@ -156,6 +167,7 @@ test_empty (void)
 static void
 test_blank (void)
 {
+  g_autoptr (LycheeQuestion) question = new_question ("?", NULL, 5);
   g_autoptr (LycheeSession) session = new_session (0);
   gint32 ids[] = { 35, 35, 35 };
   g_autoptr (LycheeChunk) blank =
@@ -165,11 +177,11 @@ test_blank (void)
 
   g_assert_true (lychee_session_append (session, blank, NULL, &error));
   g_assert_no_error (error);
-  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_null (lychee_session_ask (session, question, NULL, NULL, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
   read_chunks (session, 1, 1);
   answer = ask (session, NULL, 5);
-  g_assert_cmpuint (answer->transcript_tokens, ==, 15);
+  g_assert_cmpuint (lychee_answer_get_transcript_tokens (answer), ==, 15);
 }
 
 static void
@@ -194,20 +206,23 @@ test_full (void)
   g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, n);
   /* It still answers, up to the context's end. */
   answer = ask (session, NULL, 0);
-  g_assert_cmpuint (answer->transcript_tokens, ==, n * 12);
-  if (answer->finish == LYCHEE_FINISH_LENGTH)
-    g_assert_cmpuint (length + answer->prompt_tokens + answer->answer_tokens, >=, 400);
+  g_assert_cmpuint (lychee_answer_get_transcript_tokens (answer), ==, n * 12);
+  if (lychee_answer_get_finish (answer) == LYCHEE_FINISH_LENGTH)
+    g_assert_cmpuint (length + lychee_answer_get_prompt_tokens (answer) +
+                          lychee_answer_get_answer_tokens (answer),
+        >=, 400);
 }
 
 static void
 test_no_room (void)
 {
   g_autoptr (LycheeSession) session = new_session (300);
-  g_autofree char *question = g_strnfill (1000, 'x');
+  g_autofree char *prompt = g_strnfill (1000, 'x');
+  g_autoptr (LycheeQuestion) question = new_question (prompt, NULL, 5);
   g_autoptr (GError) error = NULL;
 
   read_chunks (session, 0, 3);
-  g_assert_null (lychee_session_ask (session, question, NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_null (lychee_session_ask (session, question, NULL, NULL, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM);
 }
 
@@ -237,7 +252,7 @@ test_no_template (void)
   path = lychee_tiny_model_write (&tiny, dir, "bare.gguf");
   bare = lychee_model_new_from_file (path, &error);
   g_assert_no_error (error);
-  session = lychee_session_new (bare, NULL);
+  session = lychee_session_new (bare);
   g_assert_false (lychee_session_append (session, chunk, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE);
   g_assert_nonnull (strstr (error->message, "chatml"));
@@ -271,6 +286,7 @@ test_cancel (void)
 {
   g_autoptr (LycheeSession) session = new_session (0);
   g_autoptr (LycheeSampler) sampler = new_sampler (2, 9);
+  g_autoptr (LycheeQuestion) question = new_question ("Go on.", sampler, 0);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   g_autoptr (LycheeAnswer) stopped = NULL, cancelled = NULL, before = NULL;
   g_autoptr (LycheeChunk) chunk = new_chunk (99, 12);
@@ -278,20 +294,20 @@ test_cancel (void)
   guint n = 0, length;
 
   read_chunks (session, 0, 10);
-  stopped = lychee_session_ask (session, "Go on.", sampler, 0, stop_after_three, &n, NULL, &error);
+  stopped = lychee_session_ask (session, question, stop_after_three, &n, NULL, &error);
   g_assert_no_error (error);
-  g_assert_cmpint (stopped->finish, ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpint (lychee_answer_get_finish (stopped), ==, LYCHEE_FINISH_CANCELLED);
   g_assert_cmpuint (n, ==, 3);
-  cancelled = lychee_session_ask (
-      session, "Go on.", sampler, 0, cancel_after_three, cancellable, cancellable, &error);
+  cancelled =
+      lychee_session_ask (session, question, cancel_after_three, cancellable, cancellable, &error);
   g_assert_no_error (error);
-  g_assert_cmpint (cancelled->finish, ==, LYCHEE_FINISH_CANCELLED);
-  g_assert_cmpstr (cancelled->text, ==, stopped->text);
+  g_assert_cmpint (lychee_answer_get_finish (cancelled), ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpstr (lychee_answer_get_text (cancelled), ==, lychee_answer_get_text (stopped));
   /* Cancelled before it began. */
-  before = lychee_session_ask (session, "Go on.", sampler, 0, NULL, NULL, cancellable, &error);
+  before = lychee_session_ask (session, question, NULL, NULL, cancellable, &error);
   g_assert_no_error (error);
-  g_assert_cmpint (before->finish, ==, LYCHEE_FINISH_CANCELLED);
-  g_assert_cmpstr (before->text, ==, "");
+  g_assert_cmpint (lychee_answer_get_finish (before), ==, LYCHEE_FINISH_CANCELLED);
+  g_assert_cmpstr (lychee_answer_get_text (before), ==, "");
   /* A cancelled chunk leaves nothing behind. */
   length = lychee_cache_get_length (lychee_session_get_cache (session));
   g_assert_false (lychee_session_append (session, chunk, cancellable, &error));
@@ -344,7 +360,7 @@ test_cancel_between (void)
   read_chunks (other, 0, 65);
   a = ask (session, NULL, 30);
   b = ask (other, NULL, 30);
-  g_assert_cmpstr (a->text, ==, b->text);
+  g_assert_cmpstr (lychee_answer_get_text (a), ==, lychee_answer_get_text (b));
 }
 
 /* The same for the prompt's beginning. */
@@ -373,7 +389,7 @@ test_cancel_begin (void)
       lychee_cache_get_length (lychee_session_get_cache (sessions[1])));
   a = ask (sessions[0], NULL, 20);
   b = ask (sessions[1], NULL, 20);
-  g_assert_cmpstr (a->text, ==, b->text);
+  g_assert_cmpstr (lychee_answer_get_text (a), ==, lychee_answer_get_text (b));
   for (guint i = 0; i < 2; i++)
     g_object_unref (sessions[i]);
 }
@@ -382,6 +398,7 @@ test_cancel_begin (void)
 static void
 test_wrong_cache (void)
 {
+  g_autoptr (LycheeQuestion) question = new_question ("?", NULL, 5);
   g_autoptr (LycheeCache) cache = lychee_cache_new (1, 1, 8, 500, 0);
   g_autoptr (LycheeSession) session =
       g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache", cache, NULL);
@@ -391,7 +408,7 @@ test_wrong_cache (void)
   g_assert_false (lychee_session_append (session, chunk, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE);
   g_clear_error (&error);
-  g_assert_null (lychee_session_ask (session, "?", NULL, 5, NULL, NULL, NULL, &error));
+  g_assert_null (lychee_session_ask (session, question, NULL, NULL, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE);
 }
 
@@ -407,7 +424,7 @@ test_shared_cache (void)
       LYCHEE_TYPE_SESSION, "model", model, "cache", lychee_session_get_cache (session), NULL);
   a = ask (session, NULL, 20);
   b = ask (reader, NULL, 20);
-  g_assert_cmpstr (a->text, ==, b->text);
+  g_assert_cmpstr (lychee_answer_get_text (a), ==, lychee_answer_get_text (b));
 }
 
 static gpointer
@@ -417,7 +434,7 @@ ask_often (gpointer data)
     g_autoptr (LycheeSampler) sampler = new_sampler (1, i);
     g_autoptr (LycheeAnswer) answer = ask (data, sampler, 10);
 
-    g_assert_cmpuint (answer->answer_tokens, <=, 10);
+    g_assert_cmpuint (lychee_answer_get_answer_tokens (answer), <=, 10);
   }
   return NULL;
 }
@@ -469,7 +486,7 @@ test_below_budget (void)
   g_assert_cmpuint (get_count (session, "dense-fallbacks"), >, 0);
   g_object_set (session, "attention", LYCHEE_ATTENTION_DENSE, NULL);
   dense = ask (session, NULL, 30);
-  g_assert_cmpstr (sparse->text, ==, dense->text);
+  g_assert_cmpstr (lychee_answer_get_text (sparse), ==, lychee_answer_get_text (dense));
 }
 
 /* Beyond it fewer tokens are read than there are, and the audit has small figures. */
@@ -532,6 +549,36 @@ test_settings (void)
   }
 }
 
+/* What computes is in the statistics, and what cannot is a clear error. */
+static void
+test_backend (void)
+{
+  const LycheeBackendType types[] = { LYCHEE_BACKEND_AUTO, LYCHEE_BACKEND_CPU,
+    LYCHEE_BACKEND_CUDA };
+
+  for (guint i = 0; i < G_N_ELEMENTS (types); i++) {
+    g_autoptr (LycheeSession) session =
+        g_object_new (LYCHEE_TYPE_SESSION, "model", model, "backend", types[i], NULL);
+    g_autoptr (GVariant) before = g_variant_ref_sink (lychee_session_get_stats (session));
+    g_autoptr (GVariant) after = NULL;
+    g_autoptr (GError) error = NULL;
+    const char *name;
+
+    g_assert_true (g_variant_lookup (before, "backend", "&s", &name));
+    g_assert_cmpstr (name, ==, "");
+    if (!lychee_session_begin (session, NULL, &error)) {
+      g_assert_error (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNAVAILABLE);
+      g_assert_cmpint (types[i], ==, LYCHEE_BACKEND_CUDA);
+      continue;
+    }
+    after = g_variant_ref_sink (lychee_session_get_stats (session));
+    g_assert_true (g_variant_lookup (after, "backend", "&s", &name));
+    if (types[i] == LYCHEE_BACKEND_CPU)
+      g_assert_true (g_str_has_prefix (name, "CPU"));
+    g_assert_cmpstr (name, !=, "");
+  }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -563,6 +610,7 @@ main (int argc, char **argv)
   g_test_add_func ("/session/below-budget", test_below_budget);
   g_test_add_func ("/session/sparse", test_sparse);
   g_test_add_func ("/session/settings", test_settings);
+  g_test_add_func ("/session/backend", test_backend);
   result = g_test_run ();
   g_object_unref (model);
   lychee_test_remove_dir (dir);

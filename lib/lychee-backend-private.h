@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-backend.h"
+
+G_BEGIN_DECLS
+
+/* What an implementation provides; the first members of its own structures. */
+typedef struct {
+  LycheeBackendType type;
+  guint piece_tokens;
+  void (*free) (LycheeBackend *backend);
+  LycheeWorker *(*new_worker) (LycheeBackend *backend, GError **error);
+  void (*free_worker) (LycheeWorker *worker);
+  void (*set_options) (LycheeWorker *worker, const LycheeAttentionOptions *options);
+  void (*take_stats) (LycheeWorker *worker, LycheeAttentionStats *stats);
+  /* NULL: it cannot */
+  void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+  gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+      LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+} LycheeBackendClass;
+
+struct _LycheeBackend {
+  const LycheeBackendClass *klass;
+  gatomicrefcount refs;
+  char *name;
+  char *note;
+};
+
+struct _LycheeWorker {
+  LycheeBackend *backend; /* (owned) */
+};
+
+LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);
+
+G_END_DECLS

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "lychee-backend-private.h"
+
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+G_DEFINE_QUARK (lychee-backend-error-quark, lychee_backend_error)
+/* clang-format on */
+
+LycheeBackend *
+lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device,
+    LycheeGranularity granularity, GError **error)
+{
+  if (type != LYCHEE_BACKEND_CUDA)
+    return lychee_backend_new_cpu (model, threads);
+  g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNAVAILABLE,
+      "This build of Lychee has no CUDA backend: set backend to auto or cpu");
+  return NULL;
+}
+
+LycheeBackend *
+lychee_backend_ref (LycheeBackend *backend)
+{
+  g_atomic_ref_count_inc (&backend->refs);
+  return backend;
+}
+
+void
+lychee_backend_unref (LycheeBackend *backend)
+{
+  if (!g_atomic_ref_count_dec (&backend->refs))
+    return;
+  g_free (backend->name);
+  g_free (backend->note);
+  backend->klass->free (backend);
+}
+
+LycheeBackendType
+lychee_backend_get_kind (LycheeBackend *backend)
+{
+  return backend->klass->type;
+}
+
+guint
+lychee_backend_get_piece_tokens (LycheeBackend *backend)
+{
+  return backend->klass->piece_tokens;
+}
+
+const char *
+lychee_backend_get_name (LycheeBackend *backend)
+{
+  return backend->name;
+}
+
+const char *
+lychee_backend_get_note (LycheeBackend *backend)
+{
+  return backend->note;
+}
+
+LycheeWorker *
+lychee_worker_new (LycheeBackend *backend, GError **error)
+{
+  LycheeWorker *worker = backend->klass->new_worker (backend, error);
+
+  if (worker)
+    worker->backend = lychee_backend_ref (backend);
+  return worker;
+}
+
+void
+lychee_worker_free (LycheeWorker *worker)
+{
+  LycheeBackend *backend = worker->backend;
+
+  backend->klass->free_worker (worker);
+  lychee_backend_unref (backend);
+}
+
+void
+lychee_worker_set_options (LycheeWorker *worker, const LycheeAttentionOptions *options)
+{
+  worker->backend->klass->set_options (worker, options);
+}
+
+void
+lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
+{
+  worker->backend->klass->take_stats (worker, stats);
+}
+
+gboolean
+lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
+{
+  if (!worker->backend->klass->set_weights)
+    return FALSE;
+  worker->backend->klass->set_weights (worker, weights);
+  return TRUE;
+}
+
+gboolean
+lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
+{
+  g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
+
+  return worker->backend->klass->run (worker, cache, ids, n, output, logits, cancellable, error);
+}

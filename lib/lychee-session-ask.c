@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What answers from it. */
+#include "lychee-answer-private.h"
+#include "lychee-evidence.h"
+#include "lychee-session-private.h"
+
+#include <string.h>
+#include <unicode/uloc.h>
+
+/* An answer that says the same up to so many tokens three times over, and repeats so many tokens at
+ * least, is going round in circles. */
+#define MAX_PERIOD 128
+#define LONG_REPEAT 32
+
+/* Whether nothing was said: no chunk, or only white space. */
+static gboolean
+is_empty (LycheeCache *cache)
+{
+  LycheeChunk *chunk;
+  gboolean empty = TRUE;
+
+  for (guint i = 0; empty && (chunk = lychee_cache_get_chunk (cache, i, NULL)); i++) {
+    const char *at = chunk->text;
+
+    while (*at && g_unichar_isspace (g_utf8_get_char (at)))
+      at = g_utf8_next_char (at);
+    empty = *at == '\0' && chunk->text[0] != '\0';
+    lychee_chunk_unref (chunk);
+  }
+  return empty;
+}
+
+static LycheeWorker *
+take_worker (LycheeSession *s, GError **error)
+{
+  LycheeWorker *worker;
+
+  g_mutex_lock (&s->lock);
+  worker = g_queue_pop_head (&s->idle);
+  g_mutex_unlock (&s->lock);
+  return worker ? worker : lychee_worker_new (s->backend, error);
+}
+
+static void
+give_worker (LycheeSession *s, LycheeWorker *worker)
+{
+  g_mutex_lock (&s->lock);
+  g_queue_push_head (&s->idle, worker);
+  g_mutex_unlock (&s->lock);
+}
+
+/* What is put to the model. (transfer full) */
+static char *
+write_prompt (LycheeQuestion *question)
+{
+  const char *system_prompt = lychee_question_get_system_prompt (question);
+  const char *language = lychee_question_get_language (question);
+  GString *text = g_string_new (system_prompt);
+
+  if (text->len > 0)
+    g_string_append (text, "\n\n");
+  g_string_append (text, lychee_question_get_prompt (question));
+  if (language && *language) {
+    UErrorCode status = U_ZERO_ERROR;
+    UChar wide[128];
+    gint32 n = uloc_getDisplayName (language, "en", wide, G_N_ELEMENTS (wide), &status);
+    g_autofree char *narrow =
+        U_SUCCESS (status) ? g_utf16_to_utf8 (wide, n, NULL, NULL, NULL) : NULL;
+
+    /* What ICU does not know it gives back. */
+    g_string_append_printf (text, " Answer in %s.", narrow ? narrow : language);
+  }
+  return g_string_free (text, FALSE);
+}
+
+/* The ids of a prompt, as they follow the transcript. (transfer full) */
+static GArray *
+encode_prompt (LycheeSession *s, const char *prompt)
+{
+  GArray *ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+
+  lychee_chat_format_append_suffix (
+      s->template, lychee_model_get_tokenizer (s->model), prompt, ids);
+  return ids;
+}
+
+/* How many of @ids are of the prompt: those behind are the template's, the same for every one. */
+static guint
+count_own (const GArray *ids, const GArray *others)
+{
+  guint n = 0;
+
+  while (n + 1 < MIN (ids->len, others->len) &&
+         g_array_index (ids, gint32, ids->len - 1 - n) ==
+             g_array_index (others, gint32, others->len - 1 - n))
+    n++;
+  return ids->len - n;
+}
+
+/* The text of an answer on its way to the caller. */
+typedef struct {
+  GString *text;
+  gsize told; /* bytes that the caller has */
+  const char *const *stop;
+  LycheeTextFunc func;
+  gpointer user_data;
+} Speech;
+
+/* A model may say NUL, which would end the string that it is in. */
+static void
+replace_nul (GString *text, gsize from)
+{
+  for (gsize at = from; at < text->len; at++)
+    if (text->str[at] == '\0') {
+      g_string_erase (text, at, 1);
+      g_string_insert_unichar (text, at, 0xFFFD);
+      at += 2;
+    }
+}
+
+/* Cuts what is not told yet before the first stop string in it. */
+static gboolean
+cut_at_stop (Speech *speech)
+{
+  const char *rest = speech->text->str + speech->told, *first = NULL;
+
+  for (guint i = 0; speech->stop && speech->stop[i]; i++) {
+    const char *at = *speech->stop[i] ? strstr (rest, speech->stop[i]) : NULL;
+
+    if (at && (!first || at < first))
+      first = at;
+  }
+  if (first)
+    g_string_truncate (speech->text, first - speech->text->str);
+  return first != NULL;
+}
+
+/* Where that ends which no stop string can begin in. */
+static gsize
+end_of_certain (Speech *speech)
+{
+  gsize end = speech->text->len;
+
+  for (guint i = 0; speech->stop && speech->stop[i]; i++) {
+    gsize length = strlen (speech->stop[i]), n = MIN (length, speech->text->len - speech->told);
+
+    for (; n > 0; n--)
+      if (memcmp (speech->text->str + speech->text->len - n, speech->stop[i], n) == 0) {
+        end = MIN (end, speech->text->len - n);
+        break;
+      }
+  }
+  return end;
+}
+
+/* Tells the caller what is certain, or at the end all. FALSE: it does not want more. */
+static gboolean
+tell (Speech *speech, gboolean all)
+{
+  gsize end = all ? speech->text->len : end_of_certain (speech);
+  g_autofree char *piece = NULL;
+
+  if (end <= speech->told)
+    return TRUE;
+  piece = g_strndup (speech->text->str + speech->told, end - speech->told);
+  speech->told = end;
+  return !speech->func || speech->func (piece, speech->user_data);
+}
+
+/* How many tokens in a row, up to the last, are the same as the one that stands a period before. */
+typedef struct {
+  GArray *ids;
+  guint run[MAX_PERIOD + 1];
+} Repeats;
+
+/* Notes a token. Whether the answer is going round in circles. */
+static gboolean
+note_repeats (Repeats *repeats, gint32 id)
+{
+  guint n = repeats->ids->len;
+
+  for (guint period = 1; period <= MIN (n, MAX_PERIOD); period++) {
+    if (g_array_index (repeats->ids, gint32, n - period) != id)
+      repeats->run[period] = 0;
+    else if (++repeats->run[period] >= MAX (2 * period, LONG_REPEAT))
+      return TRUE;
+  }
+  g_array_append_val (repeats->ids, id);
+  return FALSE;
+}
+
+typedef struct {
+  LycheeSession *session;
+  LycheeWorker *worker;
+  LycheeCache *tail;
+  LycheeSampler *sampler;
+  guint max_tokens;
+  Speech speech;
+  gint64 begun;
+  LycheeAnswer *answer;
+  GCancellable *cancellable;
+  LycheeEvidenceFinder *finder; /* (nullable) */
+} Asking;
+
+/* Generates until the model, the limits, the caller or an error ends it. */
+static gboolean
+generate (Asking *a, const float *logits, GError **error)
+{
+  LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (a->session->model);
+  g_autoptr (LycheeDecoder) decoder = lychee_decoder_new (tokenizer);
+  guint n_vocab = lychee_model_get_n_vocab (a->session->model);
+  LycheeAttentionOptions options = lychee_session_get_options (a->session, FALSE);
+  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  Repeats repeats = { ids, { 0 } };
+  LycheeAnswer *answer = a->answer;
+  GString *text = a->speech.text;
+
+  lychee_worker_set_options (a->worker, &options);
+  for (;;) {
+    gint32 id = lychee_sampler_sample (a->sampler, logits, n_vocab);
+    gsize had = text->len;
+
+    if (answer->answer_tokens == 0)
+      answer->seconds_to_first = (g_get_monotonic_time () - a->begun) / 1e6;
+    if (id < 0) {
+      g_set_error_literal (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_COMPUTE,
+          "The model's output is not a number: the file is broken or of an unknown kind");
+      return FALSE;
+    }
+    if (lychee_tokenizer_is_end (tokenizer, id)) {
+      answer->finish = LYCHEE_FINISH_STOP;
+      break;
+    }
+    answer->answer_tokens++;
+    lychee_decoder_push (decoder, id, text);
+    replace_nul (text, had);
+    if (cut_at_stop (&a->speech)) {
+      answer->finish = tell (&a->speech, TRUE) ? LYCHEE_FINISH_STOP : LYCHEE_FINISH_CANCELLED;
+      return TRUE;
+    }
+    if (!tell (&a->speech, FALSE)) {
+      answer->finish = LYCHEE_FINISH_CANCELLED;
+      return TRUE;
+    }
+    if (note_repeats (&repeats, id)) {
+      answer->finish = LYCHEE_FINISH_REPETITION;
+      break;
+    }
+    if ((a->max_tokens > 0 && answer->answer_tokens >= a->max_tokens) ||
+        lychee_cache_get_n_held (a->tail) == lychee_cache_get_max_tokens (a->tail)) {
+      answer->finish = LYCHEE_FINISH_LENGTH;
+      break;
+    }
+    if (a->finder && answer->answer_tokens % LYCHEE_EVIDENCE_STEP == 1)
+      lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
+    else
+      lychee_worker_set_weights (a->worker, NULL);
+    if (!lychee_worker_run (
+            a->worker, a->tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error))
+      return FALSE;
+  }
+  lychee_decoder_finish (decoder, text);
+  if (cut_at_stop (&a->speech))
+    answer->finish = LYCHEE_FINISH_STOP;
+  if (!tell (&a->speech, TRUE))
+    answer->finish = LYCHEE_FINISH_CANCELLED;
+  return TRUE;
+}
+
+/* Not an error to the caller: what was said so far is the answer. */
+static gboolean
+forgive_cancel (Asking *a, GError **error)
+{
+  if (!g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+    return FALSE;
+  g_clear_error (error);
+  a->answer->finish = LYCHEE_FINISH_CANCELLED;
+  return TRUE;
+}
+
+/* Whether a chunk lies in from .. to, at least in part. */
+static gboolean
+is_in_range (const LycheeChunk *chunk, guint64 from, guint64 to)
+{
+  guint64 end;
+
+  if (chunk->pts == LYCHEE_TIME_NONE)
+    return FALSE;
+  end = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+  return (from == LYCHEE_TIME_NONE || chunk->pts >= from || end > from) &&
+         (to == LYCHEE_TIME_NONE || chunk->pts < to);
+}
+
+static char *
+format_time (guint64 time)
+{
+  guint64 seconds = time / G_GUINT64_CONSTANT (1000000000);
+
+  return g_strdup_printf ("%02u:%02u:%02u", (guint) (seconds / 3600), (guint) (seconds / 60 % 60),
+      (guint) (seconds % 60));
+}
+
+/* Cuts the fork down to what was said in the time that is asked about. */
+static gboolean
+cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
+{
+  guint begin = 0, end = 0, position, first = 0;
+  guint64 from, to;
+  LycheeChunk *chunk;
+
+  lychee_question_get_range (question, &from, &to);
+  if (from == LYCHEE_TIME_NONE && to == LYCHEE_TIME_NONE)
+    return TRUE;
+  for (guint i = 0; (chunk = lychee_cache_get_chunk (a->tail, i, &position)); i++) {
+    if (i == 0)
+      first = position;
+    if (is_in_range (chunk, from, to)) {
+      if (end == 0)
+        begin = position;
+      end = position + chunk->n_ids;
+    }
+    lychee_chunk_unref (chunk);
+  }
+  if (end == 0) {
+    g_autofree char *since =
+        from != LYCHEE_TIME_NONE ? format_time (from) : g_strdup ("the beginning");
+    g_autofree char *until = to != LYCHEE_TIME_NONE ? format_time (to) : g_strdup ("the end");
+
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
+        "There is nothing to answer from: nothing was said from %s to %s", since, until);
+    return FALSE;
+  }
+  if (end < lychee_cache_get_length (a->tail)) {
+    lychee_cache_truncate (a->tail, end);
+    if (lychee_cache_get_length (a->tail) != end) {
+      g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+          "There is no memory left to ask about a part of the transcript: raise max-memory");
+      return FALSE;
+    }
+  }
+  return begin <= first ||
+         lychee_session_forget (a->session, a->worker, a->tail, begin, a->cancellable, error);
+}
+
+/* Whether the question fits behind what @tail holds. */
+static gboolean
+check_room (LycheeSession *s, LycheeCache *tail, const GArray *ids, GError **error)
+{
+  guint max = lychee_cache_get_max_tokens (tail), left = max - lychee_cache_get_n_held (tail);
+
+  if (ids->len == 0)
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
+        "The question has no tokens: the vocabulary of “%s” has none for it",
+        lychee_model_get_path (s->model));
+  else if (ids->len >= left)
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
+        "The question has %u tokens, and %u of the context's %u are left: ask a shorter one, or "
+        "raise reserve",
+        ids->len, left, max);
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* Has the attention of a question about nothing in particular noted, over a fork of the fork: what
+ * is answered must not depend on it. Where there is no memory for that there is no evidence. */
+static gboolean
+watch_nothing (Asking *a, const GArray *ids, guint n, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (LycheeCache) fork = lychee_cache_fork (a->tail, &local);
+
+  if (fork && lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_NOTHING) &&
+      lychee_session_prefill (a->session, a->worker, fork, (const gint32 *) ids->data, n,
+          LYCHEE_OUTPUT_NONE, NULL, a->cancellable, &local))
+    return TRUE;
+  if (g_error_matches (local, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY)) {
+    a->finder = NULL;
+    lychee_worker_set_weights (a->worker, NULL);
+    return TRUE;
+  }
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
+/* Answers, over a fork of its own. */
+static gboolean
+answer_question (Asking *a, LycheeQuestion *question, GError **error)
+{
+  g_autofree char *prompt = write_prompt (question);
+  g_autoptr (LycheeEvidenceFinder) finder = NULL;
+  g_autoptr (GArray) ids = NULL, nothing = NULL;
+  guint n_evidence = lychee_question_get_evidence (question), n;
+  const float *logits = NULL;
+  guint64 left_out, forgotten;
+  gboolean ok;
+
+  if (!cut_to_range (a, question, error))
+    return FALSE;
+  ids = encode_prompt (a->session, prompt);
+  if (!check_room (a->session, a->tail, ids, error))
+    return FALSE;
+  lychee_cache_get_lost (a->tail, &left_out, &forgotten);
+  a->answer->truncated = left_out > 0 || forgotten > 0;
+  a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
+  a->answer->prompt_tokens = ids->len;
+
+  nothing = encode_prompt (a->session, LYCHEE_EVIDENCE_NOTHING_PROMPT);
+  n = count_own (ids, nothing);
+  if (n_evidence > 0 && lychee_worker_set_weights (a->worker, NULL)) {
+    a->finder = finder =
+        lychee_evidence_finder_new (a->tail, lychee_model_get_n_heads (a->session->model));
+    if (!watch_nothing (a, nothing, count_own (nothing, ids), error))
+      return FALSE;
+    if (a->finder)
+      lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_QUESTION);
+  }
+  ok = lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data, n,
+      LYCHEE_OUTPUT_NONE, NULL, a->cancellable, error);
+  lychee_worker_set_weights (a->worker, NULL);
+  ok = ok &&
+       lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data + n,
+           ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error) &&
+       generate (a, logits, error);
+  if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)))
+    lychee_evidence_finder_get (finder, n_evidence, a->answer->evidence);
+  return ok;
+}
+
+/**
+ * lychee_session_ask:
+ * @session: a session
+ * @question: what to ask about the transcript
+ * @func: (nullable) (scope call) (closure user_data): called with each piece of the answer, in this
+ *   thread
+ * @user_data: for @func
+ * @cancellable: (nullable): a cancellable, taken note of within a token
+ * @error: return location for an error
+ *
+ * Asks about what has been read up to now; what is read meanwhile is not seen. Blocks until the
+ * answer is complete. Takes turns, token by token, with whatever else the session or others
+ * compute.
+ *
+ * May be called in any thread, in several at the same time, and while another one appends.
+ *
+ * Returns: (transfer full): the answer; a cancelled one has what was said so far. %NULL
+ *   with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR, %LYCHEE_BACKEND_ERROR or
+ *   %LYCHEE_MODEL_ERROR
+ */
+LycheeAnswer *
+lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeTextFunc func,
+    gpointer user_data, GCancellable *cancellable, GError **error)
+{
+  g_autoptr (LycheeQuestion) asked = NULL;
+  g_autoptr (LycheeSampler) sampler = NULL;
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (LycheeCache) tail = NULL;
+  g_autoptr (GError) local = NULL;
+  Asking a = { .session = session, .begun = g_get_monotonic_time (), .cancellable = cancellable };
+  gboolean ok;
+
+  g_return_val_if_fail (LYCHEE_IS_SESSION (session), NULL);
+  g_return_val_if_fail (LYCHEE_IS_QUESTION (question), NULL);
+
+  asked = lychee_question_copy (question);
+  if (!lychee_session_check_ready (session, error))
+    return NULL;
+  if (is_empty (session->cache)) {
+    g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
+        "There is no transcript to answer from: nothing was said");
+    return NULL;
+  }
+  tail = lychee_cache_fork (session->cache, error);
+  if (!tail)
+    return NULL;
+
+  a.worker = take_worker (session, error);
+  if (!a.worker)
+    return NULL;
+  sampler = lychee_question_get_sampler (asked) ? g_object_ref (lychee_question_get_sampler (asked))
+                                                : lychee_sampler_new ();
+  answer = g_object_new (LYCHEE_TYPE_ANSWER, NULL);
+  a.tail = tail;
+  a.sampler = sampler;
+  a.max_tokens = lychee_question_get_max_tokens (asked);
+  a.answer = answer;
+  a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
+  ok = answer_question (&a, asked, &local);
+  lychee_worker_set_weights (a.worker, NULL);
+  lychee_session_collect_stats (session, a.worker);
+  give_worker (session, a.worker);
+
+  /* What the caller was not told, for it might have become a stop string, was not said. */
+  g_string_truncate (a.speech.text, a.speech.told);
+  answer->text = g_string_free (a.speech.text, FALSE);
+  answer->seconds = (g_get_monotonic_time () - a.begun) / 1e6;
+  if (!ok && !forgive_cancel (&a, &local)) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return NULL;
+  }
+  return g_steal_pointer (&answer);
+}

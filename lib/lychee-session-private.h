@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-backend.h"
+#include "lychee-cache-private.h"
+#include "lychee-session.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LycheeSessionText LycheeSessionText;
+
+struct _LycheeSession {
+  GObject parent_instance;
+
+  LycheeModel *model;
+  LycheeCache *cache;
+  LycheeChatFormat template;
+  char *system_prompt;
+  guint max_context;
+  guint64 max_memory;
+  guint reserve;
+  guint threads;
+  LycheeGranularity granularity;
+  guint sinks;
+  guint window;
+  LycheeAttentionMode prefill;
+  LycheeOverflow overflow;
+  LycheeBackendType backend_type;
+  guint cuda_device;
+
+  GMutex reading;       /* held by whoever appends to the cache, or cuts it */
+  LycheeWorker *reader; /* with it */
+  LycheeSessionText *text;
+  gboolean begun;
+
+  GMutex lock;            /* taken last */
+  GThreadPool *queue;     /* of GTask: text that is given asynchronously, one after the other */
+  LycheeBackend *backend; /* NULL until something is computed */
+  GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
+  LycheeAttentionOptions attention;
+  LycheeAttentionStats stats;
+};
+
+/* Whether the session can be used at all; makes the backend when nothing was computed before. */
+gboolean lychee_session_check_ready (LycheeSession *session, GError **error);
+/* The settings for answers, with those of reading for @prefill. */
+LycheeAttentionOptions lychee_session_get_options (LycheeSession *session, gboolean prefill);
+/* Computes ids of any number, in pieces small enough that whoever waits for the backend, or
+ * cancels, does not wait long. */
+gboolean lychee_session_prefill (LycheeSession *session, LycheeWorker *worker, LycheeCache *cache,
+    const gint32 *ids, guint n, LycheeOutput output, const float **logits,
+    GCancellable *cancellable, GError **error);
+/* Counts what @worker did. */
+void lychee_session_collect_stats (LycheeSession *session, LycheeWorker *worker);
+/* Forgets what @cache has of the transcript before token @end, with the prompt's beginning moved to
+ * right before it. */
+gboolean lychee_session_forget (LycheeSession *session, LycheeWorker *worker, LycheeCache *cache,
+    guint end, GCancellable *cancellable, GError **error);
+/* With reading held: reads a chunk. */
+gboolean lychee_session_read_chunk (
+    LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);
+
+/* Text on its way to chunks. With reading held. */
+void lychee_session_text_free (LycheeSessionText *text);
+void lychee_session_text_forget (LycheeSession *session);
+
+/* Tokens of a transcript: those behind the prompt's beginning. */
+guint lychee_session_count_transcript (LycheeCache *cache);
+
+G_END_DECLS
