@@ -12,4 +12,5 @@
 #include "lychee-question.h"
 #include "lychee-sampler.h"
 #include "lychee-session.h"
+#include "lychee-text-join.h"
 #include "lychee-tokenizer.h"
