@@ -37,6 +37,7 @@ struct _LycheeSession {
   gboolean begun;
 
   GMutex lock;            /* taken last */
+  GThreadPool *queue;     /* of GTask: text that is given asynchronously, one after the other */
   LycheeBackend *backend; /* NULL until something is computed */
   GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
   LycheeAttentionOptions attention;

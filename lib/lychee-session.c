@@ -132,6 +132,9 @@ lychee_session_finalize (GObject *object)
 {
   LycheeSession *s = LYCHEE_SESSION (object);
 
+  /* Nothing is in it, for all that were held the session; but this may be its thread. */
+  if (s->queue)
+    g_thread_pool_free (s->queue, FALSE, FALSE);
   g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_worker_free);
   g_clear_pointer (&s->reader, lychee_worker_free);
   g_clear_pointer (&s->text, lychee_session_text_free);
