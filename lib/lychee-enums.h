@@ -105,4 +105,21 @@ typedef enum {
 
 LYCHEE_API GQuark lychee_backend_error_quark (void);
 
+/**
+ * LycheeDetector:
+ * @LYCHEE_DETECTOR_STRUCTURE: by what is written: paragraphs, speakers, sentences, clauses, words
+ * @LYCHEE_DETECTOR_SEMANTIC: by what is said: where the subject changes most, between words
+ * @LYCHEE_DETECTOR_BOTH: by what is written, and besides where the subject changes
+ *
+ * What a chunker looks for.
+ */
+typedef enum {
+  LYCHEE_DETECTOR_STRUCTURE,
+  LYCHEE_DETECTOR_SEMANTIC,
+  LYCHEE_DETECTOR_BOTH,
+} LycheeDetector;
+
+#define LYCHEE_TYPE_DETECTOR (lychee_detector_get_type ())
+LYCHEE_API GType lychee_detector_get_type (void);
+
 G_END_DECLS

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "lychee-chunker.h"
 #include "lychee-forward.h"
 #include "lychee-model.h"
 
@@ -29,9 +30,15 @@ double bench_log_sum_exp (const float *logits, guint n);
 
 /* A cache for @model with room for @max_tokens. */
 LycheeCache *bench_new_cache (LycheeModel *model, guint max_tokens);
+/* With sinks and window as they are by default. */
+void bench_enable_index (LycheeModel *model, LycheeCache *cache);
 /* Fills @cache up to @depth: tokens really computed at the start, then their keys and values
  * repeated with noise. For timing only. */
 void bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth);
+
+/* The chunks of a text (transfer full); its ids are appended to @ids. */
+GPtrArray *bench_chunk (LycheeTokenizer *tokenizer, LycheeChunker *chunker, const char *text,
+    gsize length, GArray *ids);
 
 int bench_tokens (int argc, char **argv);
 int bench_logits (int argc, char **argv);
@@ -39,6 +46,8 @@ int bench_perplexity (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
 int bench_index (int argc, char **argv);
+int bench_evidence (int argc, char **argv);
+int bench_chunks (int argc, char **argv);
 int bench_fidelity (int argc, char **argv);
 
 G_END_DECLS

@@ -7,6 +7,7 @@
 
 #include "lychee-cache-private.h"
 #include "lychee-cpu-kernels.h"
+#include "lychee-model-private.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@ static const struct {
   { "decode", bench_decode, "time per decoded token, by depth" },
   { "index", bench_index, "what the index costs to keep and to search, as it grows" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+  { "evidence", bench_evidence, "how often the right turn is among an answer's evidence" },
+  { "chunks", bench_chunks, "where a text is cut, and how well" },
   { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };
 
@@ -122,6 +125,15 @@ bench_new_cache (LycheeModel *model, guint max_tokens)
       lychee_model_get_head_dim (model), max_tokens, 0);
 }
 
+void
+bench_enable_index (LycheeModel *model, LycheeCache *cache)
+{
+  LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS, .window = LYCHEE_DEFAULT_WINDOW };
+
+  lychee_model_describe_indexing (model, &indexing);
+  lychee_cache_enable_index (cache, &indexing);
+}
+
 #define FILL_TOKENS 512
 #define INDEX_STEP 16
 
@@ -151,12 +163,13 @@ static void
 build_index (LycheeCache *cache, guint depth)
 {
   guint window = lychee_cache_get_indexing (cache)->window;
+  guint n_heads = lychee_cache_get_n_kv_heads (cache);
   IndexBuild build = { cache, depth > window ? depth - window : 0 };
   GThreadPool *pool = g_thread_pool_new (build_one, &build, g_get_num_processors (), FALSE, NULL);
 
-  for (guint i = 0; i < lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache);
-       i++)
-    g_thread_pool_push (pool, GUINT_TO_POINTER (i + 1), NULL);
+  for (guint i = 0; i < lychee_cache_get_n_layers (cache) * n_heads; i++)
+    if (lychee_cache_get_index (cache, i / n_heads, i % n_heads))
+      g_thread_pool_push (pool, GUINT_TO_POINTER (i + 1), NULL);
   g_thread_pool_free (pool, FALSE, TRUE);
 }
 
