@@ -164,9 +164,11 @@ typedef struct {
   const char *(*get_name) (LycheeCudaDevice *device);
   int (*get_memory) (LycheeCudaDevice *device, size_t *free, size_t *total, LycheeCudaError *error);
 
-  /* Memory for pages and records; filled by upload (), which waits until all is there. */
+  /* Memory for pages and records, aligned to 256 bytes; workers fill it. */
   int (*alloc) (LycheeCudaDevice *device, size_t size, void **memory, LycheeCudaError *error);
   void (*free) (LycheeCudaDevice *device, void *memory);
+
+  int (*has_head_dim) (int head_dim); /* whether there are kernels for it */
 
   /* Takes all memory that the model needs, or none. */
   int (*model_new) (LycheeCudaDevice *device, const LycheeCudaHparams *hparams,
