@@ -30,7 +30,8 @@ typedef struct {
 typedef struct {
   LycheeSelection *selection;
   float *q;     /* [queries][head_dim] */
-  guint recent; /* first token of the run at the end that is read without the index */
+  guint sinks;  /* tokens at the beginning that are always read */
+  guint recent; /* place of the run at the end that is read without the index */
 } Job;
 
 /* How the layers of one kind are answered in a pass. */
@@ -61,7 +62,12 @@ struct _LycheeAttention {
   gpointer func_data;
 
   LycheeCache *cache; /* of the pass under way, not owned */
-  guint first;        /* position of the pass's first token */
+  guint first;        /* row of the pass's first token */
+  /* A token's place is its row less the rows before it that were forgotten: @skip of them, behind
+   * the @head first ones. */
+  guint head;
+  guint skip;
+  guint place; /* of the pass's first token */
   guint n_tokens;
   guint n_blocks; /* of tokens */
   guint n_jobs;   /* KV heads x blocks */
@@ -227,6 +233,13 @@ get_plan (LycheeAttention *a, guint layer)
   return &a->plans[a->local[layer] ? 1 : 0];
 }
 
+/* First row that is in an index or will be. */
+static guint
+index_begin (LycheeAttention *a)
+{
+  return a->skip > 0 ? a->head + a->skip : lychee_cache_get_indexing (a->cache)->sinks;
+}
+
 /* Which tokens go into the indexes in this pass: those that have left the window by now. */
 static void
 plan_upkeep (LycheeAttention *a)
@@ -240,7 +253,7 @@ plan_upkeep (LycheeAttention *a)
   target = a->first - indexing->window;
   /* A pass that was cancelled leaves the last layers behind, and items end where theirs do. */
   end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[a->n_global - 1], 0));
-  end = MAX (end, indexing->sinks);
+  end = MAX (end, index_begin (a));
   if (target < end + UPKEEP_STEP)
     return;
   if (indexing->granularity == LYCHEE_GRANULARITY_TOKEN) {
@@ -286,7 +299,7 @@ plan_dense (LycheeAttention *a, Plan *plan, guint n_keys)
 static void
 plan_global (LycheeAttention *a)
 {
-  guint n_keys = a->first + a->n_tokens, n_queries = a->n_tokens * a->n_global * a->n_kv_heads;
+  guint n_keys = a->place + a->n_tokens, n_queries = a->n_tokens * a->n_global * a->n_kv_heads;
   LycheeAttentionStats *stats = &a->counters[0].stats;
   Plan *plan = &a->plans[0];
 
@@ -315,7 +328,7 @@ plan_local (LycheeAttention *a)
   a->plans[1] = (Plan){ FALSE };
   if (a->n_global == a->n_layers)
     return;
-  plan_dense (a, &a->plans[1], a->first + a->n_tokens - window_begin (a, a->first));
+  plan_dense (a, &a->plans[1], a->place + a->n_tokens - window_begin (a, a->place));
   a->counters[0].stats.local += a->n_tokens * (a->n_layers - a->n_global) * a->n_kv_heads;
 }
 
@@ -326,6 +339,8 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
 
   a->cache = cache;
   a->first = lychee_cache_get_length (cache);
+  lychee_cache_get_hole (cache, &a->head, &a->skip);
+  a->place = a->first - a->skip;
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
   a->n_jobs = a->n_kv_heads * a->n_blocks;
@@ -370,7 +385,7 @@ upkeep (LycheeAttention *a, guint layer, guint head)
   LycheeRows rows;
 
   lychee_cache_get_rows (a->cache, layer, head, &rows);
-  begin = MAX (begin, lychee_cache_get_indexing (a->cache)->sinks);
+  begin = MAX (begin, index_begin (a));
   for (guint i = 0; i < a->item_ends->len; i++) {
     guint end = g_array_index (a->item_ends, guint, i);
 
@@ -429,8 +444,8 @@ gather_queries (
   return to;
 }
 
-/* Keys begin .. end - 1, each by the queries whose token stands at or after it. The queries are
- * those of @n_tokens tokens from @first_position on. */
+/* Keys begin .. end - 1 (places, as all here), each by the queries whose token stands at or after
+ * it. The queries are those of @n_tokens tokens from @first_position on. */
 static void
 attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows, guint begin,
     guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
@@ -439,10 +454,11 @@ attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *
 
   end = MIN (end, first_position + n_tokens);
   for (guint at = begin; at < end;) {
-    guint page_end = (at | (LYCHEE_CACHE_PAGE_TOKENS - 1)) + 1;
-    guint n = MIN (page_end, end) - at;
-    const guint16 *k = rows->pages[at >> rows->page_shift] +
-                       (gsize) (at & (LYCHEE_CACHE_PAGE_TOKENS - 1)) * a->head_dim;
+    guint row = at < a->head ? at : at + a->skip;
+    guint in_page = row & (LYCHEE_CACHE_PAGE_TOKENS - 1);
+    guint n =
+        MIN (LYCHEE_CACHE_PAGE_TOKENS - in_page, (at < a->head ? MIN (a->head, end) : end) - at);
+    const guint16 *k = rows->pages[row >> rows->page_shift] + (gsize) in_page * a->head_dim;
     const guint32 *mask = NULL;
 
     if (at + n > first_position + 1) {
@@ -506,7 +522,7 @@ get_block (LycheeAttention *a, guint layer, guint job, Block *b)
   b->first_token = job % a->n_blocks * BLOCK_TOKENS;
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
-  b->first_position = a->first + b->first_token;
+  b->first_position = a->place + b->first_token;
   b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
@@ -519,13 +535,14 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
   LycheeIndex *index;
   LycheeIndexQuery query;
   Job *j = &a->jobs[job];
-  guint certain;
+  guint sinks = a->skip > 0 ? a->head : MIN (indexing->sinks, a->first), certain;
   Block b;
 
   get_block (a, layer, job, &b);
   index = lychee_cache_get_index (a->cache, layer, b.head);
-  j->recent = MAX (lychee_index_get_end (index), MIN (indexing->sinks, a->first));
-  certain = MIN (indexing->sinks, a->first) + a->first - j->recent;
+  j->sinks = sinks;
+  j->recent = MAX (lychee_index_get_end (index), sinks + a->skip) - a->skip;
+  certain = sinks + a->place - j->recent;
   query = (LycheeIndexQuery){
     .n_queries = b.queries.n_queries,
     .q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q),
@@ -547,7 +564,6 @@ static void
 attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
     LycheeAttentionStats *stats)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
   Job *j = &a->jobs[job];
   guint n_splits = get_plan (a, layer)->n_splits;
   LycheeSelection *found = j->selection;
@@ -560,9 +576,8 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
   state = unit_state (a, job * n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (split == 0) {
-    attend_run (a, &b.queries, &b.rows, 0, MIN (indexing->sinks, j->recent), b.first_position,
-        b.n_tokens, &state);
-    attend_run (a, &b.queries, &b.rows, j->recent, a->first + a->n_tokens, b.first_position,
+    attend_run (a, &b.queries, &b.rows, 0, j->sinks, b.first_position, b.n_tokens, &state);
+    attend_run (a, &b.queries, &b.rows, j->recent, a->place + a->n_tokens, b.first_position,
         b.n_tokens, &state);
     stats->ns_read += now (a) - begun;
   } else if (split < n_splits - 1) {
@@ -692,7 +707,7 @@ audit (LycheeAttention *a, const Block *b, const double *log_read, const float *
   LycheeSoftmax all = { memory, memory + n, memory + 2 * n };
 
   lychee_softmax_init (&all, n, d);
-  attend_run (a, &b->queries, &b->rows, 0, a->first + 1, b->first_position, 1, &all);
+  attend_run (a, &b->queries, &b->rows, 0, a->place + 1, b->first_position, 1, &all);
   for (guint i = 0; i < n; i++) {
     double missed = 1 - exp (log_read[i] - log_mass (&all, i)), distance = 0, length = 0;
 

@@ -39,6 +39,34 @@ guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
 void lychee_cache_lock_index (LycheeCache *cache);
 void lychee_cache_unlock_index (LycheeCache *cache);
 
+/* The tokens that the prompt begins with, before the transcript: the system's turn and what leads
+ * to the transcript. (transfer none), until the cache is set another start or cut to nothing. */
+void lychee_cache_set_start (LycheeCache *cache, const gint32 *ids, guint n);
+const gint32 *lychee_cache_get_start (LycheeCache *cache, guint *n);
+
+/* Position of the first token, 0 unless set: that of row r is @origin + r. */
+void lychee_cache_set_origin (LycheeCache *cache, guint origin);
+guint lychee_cache_get_origin (LycheeCache *cache);
+
+/* Forgets the rows up to @end, but for those of the prompt's start, which move to right before
+ * @end: @start holds them, computed at these positions (its origin is @end less its length). Frees
+ * the pages that nothing is left in. Rows keep their numbers, and the length what it is; what
+ * counts for the context is the number held. FALSE, and nothing has changed, with NO_MEMORY, which
+ * can only be where a fork shares the pages of the start. Belongs to the appending thread. */
+gboolean lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError **error);
+/* Rows @begin .. @begin + @n - 1 were forgotten; both 0 where none were. */
+void lychee_cache_get_hole (LycheeCache *cache, guint *begin, guint *n);
+/* The length less what was forgotten. */
+guint lychee_cache_get_n_held (LycheeCache *cache);
+
+/* Tokens of the transcript that were not read for want of room, and that were forgotten for it. A
+ * fork has the numbers of the moment it was made. */
+void lychee_cache_count_lost (LycheeCache *cache, guint64 n_left_out, guint64 n_forgotten);
+void lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_forgotten);
+/* Bytes of pages and indexes when there will be @n tokens more. Counts the indexes for the family's
+ * limit: call it on the cache that grows. */
+guint64 lychee_cache_get_bytes_with (LycheeCache *cache, guint n);
+
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */
 guint lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise);

@@ -35,7 +35,8 @@ typedef struct {
   gatomicrefcount refs;
   guint64 max_bytes;
   GMutex lock;
-  guint64 bytes;
+  guint64 bytes;       /* of pages */
+  guint64 index_bytes; /* of the indexes of the cache that grows */
 } Budget;
 
 /* Full pages are shared between forks and never written again. */
@@ -58,10 +59,16 @@ struct _LycheeCache {
   guint n_kv_heads;
   guint head_dim;
   guint max_tokens;
-  guint max_pages;
+  guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
   Budget *budget;
 
   gint length; /* atomic: readers see rows below it complete */
+  /* Rows @head .. @head + @skip - 1 were forgotten; of the appending thread, as the length is. */
+  guint head;
+  guint skip;
+  guint origin;                    /* position of row 0 */
+  guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
+  GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
 
   GMutex lock;           /* pages, n_pages and entries, against fork */
   Page **pages;          /* [max_pages] */
@@ -95,18 +102,19 @@ budget_unref (Budget *budget)
 static gboolean
 budget_take (Budget *budget, gsize bytes, GError **error)
 {
+  guint64 taken;
   gboolean fits;
 
   g_mutex_lock (&budget->lock);
-  fits =
-      budget->max_bytes == 0 || bytes <= budget->max_bytes - MIN (budget->max_bytes, budget->bytes);
+  taken = budget->bytes + budget->index_bytes;
+  fits = budget->max_bytes == 0 || bytes <= budget->max_bytes - MIN (budget->max_bytes, taken);
   if (fits)
     budget->bytes += bytes;
   else
     g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
         "The KV cache needs %.1f MB more, and %.1f of the %.1f MB that it may use are taken: raise "
         "max-memory or read less",
-        bytes / 1e6, budget->bytes / 1e6, budget->max_bytes / 1e6);
+        bytes / 1e6, taken / 1e6, budget->max_bytes / 1e6);
   g_mutex_unlock (&budget->lock);
   return fits;
 }
@@ -184,6 +192,37 @@ put_page (LycheeCache *cache, guint at, Page *page)
     cache->table[(gsize) i * cache->max_pages + at] = page->data + i * 2 * head_size (cache);
 }
 
+/* Makes room for @n pages in the tables. With the lock, or before anyone else has the cache. */
+static void
+grow_tables (LycheeCache *cache, guint n)
+{
+  guint heads = cache->n_layers * cache->n_kv_heads, old = cache->max_pages;
+  const guint16 **table;
+
+  if (n <= old)
+    return;
+  cache->max_pages = MAX (n, old + old / 2);
+  cache->pages = g_renew (Page *, cache->pages, cache->max_pages);
+  memset (cache->pages + old, 0, (cache->max_pages - old) * sizeof *cache->pages);
+  table = g_new0 (const guint16 *, (gsize) heads * cache->max_pages);
+  for (guint i = 0; i < heads; i++)
+    memcpy (
+        table + (gsize) i * cache->max_pages, cache->table + (gsize) i * old, old * sizeof *table);
+  g_free (cache->table);
+  cache->table = table;
+}
+
+/* Lets go of a page. */
+static void
+drop_page (LycheeCache *cache, guint at)
+{
+  guint heads = cache->n_layers * cache->n_kv_heads;
+
+  for (guint i = 0; i < heads; i++)
+    cache->table[(gsize) i * cache->max_pages + at] = NULL;
+  g_clear_pointer (&cache->pages[at], page_unref);
+}
+
 static void
 entry_clear (gpointer data)
 {
@@ -197,6 +236,7 @@ lychee_cache_init (LycheeCache *cache)
   g_mutex_init (&cache->index_lock);
   cache->entries = g_array_new (FALSE, FALSE, sizeof (Entry));
   g_array_set_clear_func (cache->entries, entry_clear);
+  cache->start = g_array_new (FALSE, FALSE, sizeof (gint32));
 }
 
 static void
@@ -209,10 +249,11 @@ lychee_cache_finalize (GObject *object)
   g_free (cache->indexes);
   g_free ((gpointer) cache->indexing.local);
   for (guint i = 0; i < cache->n_pages; i++)
-    page_unref (cache->pages[i]);
+    g_clear_pointer (&cache->pages[i], page_unref);
   g_free (cache->pages);
   g_free (cache->table);
   g_array_unref (cache->entries);
+  g_array_unref (cache->start);
   budget_unref (cache->budget);
   g_mutex_clear (&cache->lock);
   g_mutex_clear (&cache->index_lock);
@@ -294,9 +335,49 @@ lychee_cache_get_length (LycheeCache *cache)
 }
 
 guint
+lychee_cache_get_n_held (LycheeCache *cache)
+{
+  guint n;
+
+  g_mutex_lock (&cache->lock);
+  n = lychee_cache_get_length (cache) - cache->skip;
+  g_mutex_unlock (&cache->lock);
+  return n;
+}
+
+void
+lychee_cache_count_lost (LycheeCache *cache, guint64 n_left_out, guint64 n_forgotten)
+{
+  g_mutex_lock (&cache->lock);
+  cache->n_left_out += n_left_out;
+  cache->n_forgotten += n_forgotten;
+  g_mutex_unlock (&cache->lock);
+}
+
+void
+lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_forgotten)
+{
+  g_mutex_lock (&cache->lock);
+  *n_left_out = cache->n_left_out;
+  *n_forgotten = cache->n_forgotten;
+  g_mutex_unlock (&cache->lock);
+}
+
+guint
 lychee_cache_get_max_tokens (LycheeCache *cache)
 {
   return cache->max_tokens;
+}
+
+/* With the lock. */
+static guint
+count_pages (LycheeCache *cache)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < cache->n_pages; i++)
+    n += cache->pages[i] != NULL;
+  return n;
 }
 
 /**
@@ -310,9 +391,26 @@ lychee_cache_get_bytes (LycheeCache *cache)
   guint64 bytes;
 
   g_mutex_lock (&cache->lock);
-  bytes = (guint64) cache->n_pages * page_size (cache);
+  bytes = (guint64) count_pages (cache) * page_size (cache);
   g_mutex_unlock (&cache->lock);
   return bytes;
+}
+
+guint64
+lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
+{
+  guint64 index_bytes = lychee_cache_get_index_bytes (cache), bytes;
+  guint n_pages;
+
+  g_mutex_lock (&cache->lock);
+  n_pages = (lychee_cache_get_length (cache) + n + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  bytes = count_pages (cache) + (n_pages > cache->n_pages ? n_pages - cache->n_pages : 0);
+  bytes *= page_size (cache);
+  g_mutex_unlock (&cache->lock);
+  g_mutex_lock (&cache->budget->lock);
+  cache->budget->index_bytes = index_bytes;
+  g_mutex_unlock (&cache->budget->lock);
+  return bytes + index_bytes;
 }
 
 guint64
@@ -361,6 +459,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
 
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
+  grow_tables (fork, cache->n_pages);
   length = lychee_cache_get_length (cache);
   n_full = length >> LYCHEE_CACHE_PAGE_SHIFT;
   n_open = length & PAGE_MASK;
@@ -377,9 +476,16 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
     put_page (fork, n_full, open);
   }
   for (guint i = 0; i < n_full; i++) {
+    if (!cache->pages[i])
+      continue;
     g_atomic_ref_count_inc (&cache->pages[i]->refs);
     put_page (fork, i, cache->pages[i]);
   }
+  fork->head = cache->head;
+  fork->skip = cache->skip;
+  fork->n_left_out = cache->n_left_out;
+  fork->n_forgotten = cache->n_forgotten;
+  g_array_append_vals (fork->start, cache->start->data, cache->start->len);
   fork->n_pages = n_full + (n_open > 0);
   for (guint i = 0; i < cache->entries->len; i++) {
     Entry entry = g_array_index (cache->entries, Entry, i);
@@ -416,13 +522,13 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
 gboolean
 lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
 {
-  guint length = lychee_cache_get_length (cache);
+  guint length = lychee_cache_get_length (cache), held = length - cache->skip;
   guint n_before, n_after;
   gboolean ok = TRUE;
 
-  if (n > cache->max_tokens - length) {
+  if (n > cache->max_tokens - held) {
     g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL,
-        "The context is full: %u of %u tokens are used and %u more are needed", length,
+        "The context is full: %u of %u tokens are used and %u more are needed", held,
         cache->max_tokens, n);
     return FALSE;
   }
@@ -430,6 +536,7 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
   g_mutex_lock (&cache->lock);
   n_before = cache->n_pages;
   n_after = (length + n + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  grow_tables (cache, n_after);
   while (ok && cache->n_pages < n_after) {
     Page *page = page_new (cache, error);
 
@@ -440,7 +547,7 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
   }
   if (!ok) {
     while (cache->n_pages > n_before)
-      page_unref (cache->pages[--cache->n_pages]);
+      drop_page (cache, --cache->n_pages);
   }
   g_mutex_unlock (&cache->lock);
   return ok;
@@ -474,53 +581,164 @@ truncate_indexes (LycheeCache *cache, guint length)
     }
 }
 
+/* Gives the cache a copy of its own of a page that it shares, with the first @n rows. With the
+ * lock. */
+static gboolean
+own_page (LycheeCache *cache, guint at, guint n, GError **error)
+{
+  Page *page = cache->pages[at], *own;
+
+  if (g_atomic_ref_count_compare (&page->refs, 1))
+    return TRUE;
+  own = page_new (cache, error);
+  if (!own)
+    return FALSE;
+  page_copy_rows (cache, page, own, n);
+  put_page (cache, at, own);
+  page_unref (page);
+  return TRUE;
+}
+
+/* Forgets the chunks that have tokens in begin .. end - 1. With the lock. */
+static void
+forget_chunks (LycheeCache *cache, guint begin, guint end)
+{
+  guint first = 0, last;
+
+  while (first < cache->entries->len) {
+    Entry *entry = &g_array_index (cache->entries, Entry, first);
+
+    if (entry->position + entry->chunk->n_ids > begin)
+      break;
+    first++;
+  }
+  for (last = first; last < cache->entries->len; last++)
+    if (g_array_index (cache->entries, Entry, last).position >= end)
+      break;
+  if (last > first)
+    g_array_remove_range (cache->entries, first, last - first);
+}
+
 /**
  * lychee_cache_truncate:
+ * @cache: a cache
  * @length: the new length, at most the present one
  *
- * Cuts the cache. Forks keep what they have. Belongs to the appending thread.
+ * Cuts the cache. Forks keep what they have. Belongs to the appending thread. Where the cut goes
+ * through a page that is shared, and there is no memory for a copy, it goes back to the page's
+ * beginning; where it would go into what was forgotten, to the end of that.
  */
 void
 lychee_cache_truncate (LycheeCache *cache, guint length)
 {
-  guint n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  guint n_pages;
 
   g_return_if_fail (length <= lychee_cache_get_length (cache));
 
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
-  /* A page that becomes the open one again may be shared with a fork: it gets a copy of its own on
-   * a best effort; without memory for it the cut goes back to the page's beginning. */
-  if ((length & PAGE_MASK) != 0) {
-    Page *last = cache->pages[n_pages - 1];
-
-    if (!g_atomic_ref_count_compare (&last->refs, 1)) {
-      Page *own = page_new (cache, NULL);
-
-      if (own) {
-        page_copy_rows (cache, last, own, length & PAGE_MASK);
-        put_page (cache, n_pages - 1, own);
-        page_unref (last);
-      } else {
-        n_pages--;
-        length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
-      }
-    }
+  if (length == 0)
+    cache->head = cache->skip = 0;
+  else if (cache->skip > 0)
+    length = MAX (length, cache->head + cache->skip);
+  n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  /* The page becomes the open one again, which is written to. */
+  if ((length & PAGE_MASK) != 0 && cache->pages[n_pages - 1] &&
+      !own_page (cache, n_pages - 1, length & PAGE_MASK, NULL)) {
+    n_pages--;
+    length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
   }
   g_atomic_int_set (&cache->length, length);
   if (cache->indexes)
     truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
-    page_unref (cache->pages[--cache->n_pages]);
-  while (cache->entries->len > 0) {
-    Entry *entry = &g_array_index (cache->entries, Entry, cache->entries->len - 1);
+    drop_page (cache, --cache->n_pages);
+  forget_chunks (cache, length, G_MAXUINT);
+  if (length == 0)
+    g_array_set_size (cache->start, 0);
+  g_mutex_unlock (&cache->lock);
+  g_mutex_unlock (&cache->index_lock);
+}
 
-    if (entry->position + entry->chunk->n_ids <= length)
-      break;
-    g_array_set_size (cache->entries, cache->entries->len - 1);
+void
+lychee_cache_set_start (LycheeCache *cache, const gint32 *ids, guint n)
+{
+  g_mutex_lock (&cache->lock);
+  g_array_set_size (cache->start, 0);
+  g_array_append_vals (cache->start, ids, n);
+  g_mutex_unlock (&cache->lock);
+}
+
+const gint32 *
+lychee_cache_get_start (LycheeCache *cache, guint *n)
+{
+  *n = cache->start->len;
+  return (const gint32 *) (gpointer) cache->start->data;
+}
+
+void
+lychee_cache_get_hole (LycheeCache *cache, guint *begin, guint *n)
+{
+  *begin = cache->head;
+  *n = cache->skip;
+}
+
+void
+lychee_cache_set_origin (LycheeCache *cache, guint origin)
+{
+  cache->origin = origin;
+}
+
+guint
+lychee_cache_get_origin (LycheeCache *cache)
+{
+  return cache->origin;
+}
+
+/* Copies the rows of @start over the first ones. With the lock, and pages of its own. */
+static void
+put_start (LycheeCache *cache, LycheeCache *start)
+{
+  for (guint at = 0; at < start->n_pages; at++)
+    page_copy_rows (cache, start->pages[at], cache->pages[at],
+        MIN (LYCHEE_CACHE_PAGE_TOKENS, start->length - at * LYCHEE_CACHE_PAGE_TOKENS));
+}
+
+gboolean
+lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError **error)
+{
+  guint head = lychee_cache_get_length (start), length = lychee_cache_get_length (cache);
+  guint heads = cache->n_layers * cache->n_kv_heads;
+  gboolean ok = TRUE;
+
+  g_return_val_if_fail (head <= end && end <= length, FALSE);
+  g_return_val_if_fail (cache->skip == 0 || head == cache->head, FALSE);
+
+  if (end <= head + cache->skip)
+    return TRUE;
+  g_mutex_lock (&cache->index_lock);
+  g_mutex_lock (&cache->lock);
+  for (guint at = 0; ok && at < start->n_pages; at++)
+    ok = own_page (cache, at, LYCHEE_CACHE_PAGE_TOKENS, error);
+  if (ok) {
+    for (guint i = 0; cache->indexes && i < heads; i++)
+      if (cache->indexes[i]) {
+        LycheeRows rows;
+
+        lychee_cache_get_rows (cache, i / cache->n_kv_heads, i % cache->n_kv_heads, &rows);
+        lychee_index_forget (cache->indexes[i], &rows, end);
+      }
+    put_start (cache, start);
+    cache->head = head;
+    cache->skip = end - head;
+    for (guint at = start->n_pages; (at + 1) << LYCHEE_CACHE_PAGE_SHIFT <= end; at++)
+      if (cache->pages[at])
+        drop_page (cache, at);
+    forget_chunks (cache, head, end);
   }
   g_mutex_unlock (&cache->lock);
   g_mutex_unlock (&cache->index_lock);
+  return ok;
 }
 
 void
@@ -589,7 +807,7 @@ lychee_cache_read (LycheeCache *cache, guint first, guint n, guint16 *to)
     for (guint v = 0; v < 2; v++)
       for (guint head = 0; head < cache->n_kv_heads; head++)
         for (guint t = first; t < first + n; t++, to += d) {
-          if (t >= length) {
+          if (t >= length || (t >= cache->head && t < cache->head + cache->skip)) {
             memset (to, 0, d * sizeof *to);
             continue;
           }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-chunker.h"
 
+#include "lychee-drift.h"
 #include "lychee-text-properties.h"
 
 #include <math.h>
@@ -16,6 +17,14 @@
  * before the end of a word before anything else. Of equals the latest is taken, those before a
  * space ahead of those behind it, since the space belongs to the next word. A paragraph and a
  * change of speaker end a chunk at once, however short it is.
+ *
+ * With a [property@Lychee.Chunker:model] it also looks for places where the subject changes, which
+ * need no mark in the text: speech recognisers often give none. At each place between two words,
+ * *drift* is 1 - cos of the mean of the tokens' vectors before it and behind it (see
+ * [property@Lychee.Chunker:lookahead]). Where it is [property@Lychee.Chunker:threshold] standard
+ * deviations above what is usual in this talk, and nowhere near is it higher, a chunk ends, with
+ * boundary %LYCHEE_BOUNDARY_DRIFT. The end of a sentence, a paragraph or a change of speaker close
+ * by is taken ahead of another place.
  *
  * Places are judged by the Unicode properties of the text around them, in all scripts, so text
  * need not be of one language. A place is settled once the text behind it has said what it is
@@ -34,6 +43,22 @@
 /* Bytes of closed chunks that are kept to judge the first places of the open one. */
 #define CONTEXT_BYTES 128
 
+#define DEFAULT_THRESHOLD 1.75
+#define DEFAULT_LOOKAHEAD 32
+#define MAX_LOOKAHEAD 512
+/* A change of subject is where drift is highest among so many tokens to both sides. */
+#define PEAK_TOKENS 16
+/* What a mark at a place is worth, in standard deviations of drift, when the place of a change of
+ * subject is chosen. */
+static const float mark_worth[] = {
+  [LYCHEE_BOUNDARY_NONE] = 0,
+  [LYCHEE_BOUNDARY_WORD] = 0,
+  [LYCHEE_BOUNDARY_CLAUSE] = 0.25f,
+  [LYCHEE_BOUNDARY_SENTENCE] = 1,
+  [LYCHEE_BOUNDARY_SPEAKER] = 1.5f,
+  [LYCHEE_BOUNDARY_PARAGRAPH] = 2,
+};
+
 typedef struct {
   gint32 id;
   gboolean empty;   /* brought no bytes: a control token, or the rest of a character */
@@ -41,9 +66,16 @@ typedef struct {
   gsize end;        /* where its whole characters end in the text */
   guint64 pts;
   guint64 duration;
-  LycheeBoundary boundary; /* of the place behind it; set once settled */
+  GRefString *speaker;
+  /* Of the place behind it, once settled: */
+  LycheeBoundary boundary;
+  gboolean forced; /* a paragraph or change of speaker that the source told of */
+  gint rank;       /* better places are higher; where they are 0 or less, nothing ends */
+  /* and once measured: */
   float drift;
-  gint rank; /* better places are higher */
+  float rate; /* drift in standard deviations above what is usual */
+  float peak; /* what makes it a change of subject; -INFINITY: nothing */
+  gboolean subject_changes;
 } OpenToken;
 
 struct _LycheeChunker {
@@ -51,21 +83,35 @@ struct _LycheeChunker {
 
   guint min_tokens;
   guint max_tokens;
+  double threshold;
+  guint lookahead;
+  LycheeDetector detector;
+  LycheeModel *model;
+  LycheeDrift *drift; /* NULL where drift is not looked for */
 
-  GArray *tokens;  /* of OpenToken: those of no chunk yet */
-  guint n_settled; /* places behind the first so many tokens are settled */
+  GArray *tokens;                  /* of OpenToken: those of no chunk yet */
+  guint n_settled;                 /* places behind the first so many tokens are settled, */
+  guint n_measured;                /* behind so many drift is known, */
+  guint n_known;                   /* behind so many both, */
+  guint n_decided;                 /* and behind so many whether the subject changes */
+  float closed_peaks[PEAK_TOKENS]; /* of the places before the open tokens, latest last */
   GString *text;   /* some text of closed chunks, then that of the open tokens: valid UTF-8 */
   gsize start;     /* where the open tokens' text begins in it */
+  gsize run;       /* where what goes on without a paragraph or change of speaker begins */
   char partial[8]; /* the bytes of a character that has begun */
   guint n_partial;
-  char *speaker; /* of all open tokens */
-  GArray *ids;   /* scratch */
+  GRefString *speaker; /* of the last token */
+  GArray *ids;         /* scratch */
   guint64 number;
 };
 
 enum {
   PROP_MIN_TOKENS = 1,
   PROP_MAX_TOKENS,
+  PROP_MODEL,
+  PROP_DETECTOR,
+  PROP_THRESHOLD,
+  PROP_LOOKAHEAD,
   N_PROPS,
 };
 
@@ -138,14 +184,6 @@ abandon_partial (LycheeChunker *chunker)
   }
 }
 
-/* Semantic drift at the place behind token @i: what else than text can make a boundary. The
- * structural detector computes none. */
-static float
-measure_drift (LycheeChunker *chunker, guint i)
-{
-  return NAN;
-}
-
 /* Judges the place behind token @i, all of the text that can matter being there. */
 static void
 settle_place (LycheeChunker *chunker, guint i)
@@ -153,15 +191,66 @@ settle_place (LycheeChunker *chunker, guint i)
   OpenToken *token = get_token (chunker, i);
   const OpenToken *next = i + 1 < chunker->tokens->len ? get_token (chunker, i + 1) : NULL;
   LycheeTextPlace place = { LYCHEE_BOUNDARY_NONE, LYCHEE_TEXT_JOINT_CHARACTER, FALSE };
+  const char *text = chunker->text->str + chunker->run;
+  gsize length = chunker->text->len - chunker->run;
 
-  token->drift = measure_drift (chunker, i);
   if (!token->partial && !(next != NULL && next->empty))
-    place = lychee_text_examine (chunker->text->str, chunker->text->len, token->end,
-        next != NULL ? next->end : chunker->text->len);
+    place = lychee_text_examine (
+        text, length, token->end - chunker->run, next != NULL ? next->end - chunker->run : length);
   token->boundary = place.boundary;
   token->rank = place.joint != LYCHEE_TEXT_JOINT_NONE
                     ? -(gint) place.joint
                     : 2 * (gint) place.boundary + !place.after_space;
+}
+
+/* Measures the drift of the next place, @n_after tokens behind it being known. */
+static void
+measure_place (LycheeChunker *chunker, guint n_after)
+{
+  OpenToken *token = get_token (chunker, chunker->n_measured++);
+
+  token->drift = lychee_drift_measure (chunker->drift, MIN (n_after, chunker->lookahead));
+  /* What is measured over less is not to be compared. */
+  if (n_after >= chunker->lookahead)
+    token->rate = lychee_drift_rate (chunker->drift, token->drift);
+}
+
+/* What speaks for a change of subject at the next place. */
+static void
+find_peak (LycheeChunker *chunker)
+{
+  OpenToken *token = get_token (chunker, chunker->n_known++);
+
+  token->peak = -INFINITY;
+  if (token->boundary == LYCHEE_BOUNDARY_NONE || !(token->rate > chunker->threshold))
+    return;
+  token->peak = token->rate;
+  if (chunker->detector == LYCHEE_DETECTOR_BOTH)
+    token->peak += mark_worth[token->boundary];
+}
+
+/* Whether the subject changes at the next place: nowhere near does more speak for it, and shortly
+ * before not as much. */
+static void
+decide_place (LycheeChunker *chunker)
+{
+  guint i = chunker->n_decided++;
+  OpenToken *token = get_token (chunker, i);
+  guint end = MIN (i + PEAK_TOKENS + 1, chunker->n_known);
+
+  if (token->peak == -INFINITY)
+    return;
+  for (guint j = 1; j <= PEAK_TOKENS; j++) {
+    float peak =
+        j <= i ? get_token (chunker, i - j)->peak : chunker->closed_peaks[PEAK_TOKENS - (j - i)];
+
+    if (peak >= token->peak)
+      return;
+  }
+  for (guint j = i + 1; j < end; j++)
+    if (get_token (chunker, j)->peak > token->peak)
+      return;
+  token->subject_changes = TRUE;
 }
 
 static gboolean
@@ -171,6 +260,22 @@ has_words (LycheeChunker *chunker, gsize end)
     if (!lychee_text_is_space (g_utf8_get_char (chunker->text->str + at)))
       return TRUE;
   return FALSE;
+}
+
+static void
+clear_token (gpointer data)
+{
+  OpenToken *token = data;
+
+  g_clear_pointer (&token->speaker, g_ref_string_release);
+}
+
+static void
+keep_peak (LycheeChunker *chunker, float peak)
+{
+  memmove (chunker->closed_peaks, chunker->closed_peaks + 1,
+      (PEAK_TOKENS - 1) * sizeof *chunker->closed_peaks);
+  chunker->closed_peaks[PEAK_TOKENS - 1] = peak;
 }
 
 /* Closes the first @n open tokens into a chunk. */
@@ -186,6 +291,7 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   for (guint i = 0; i < n; i++) {
     const OpenToken *token = get_token (chunker, i);
 
+    keep_peak (chunker, token->peak);
     g_array_append_val (chunker->ids, token->id);
     if (token->pts == LYCHEE_TIME_NONE)
       continue;
@@ -203,39 +309,65 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   if (end_time != LYCHEE_TIME_NONE)
     duration = end_time > pts ? end_time - pts : 0;
 
-  g_ptr_array_add (
-      chunks, lychee_chunk_new ((const gint32 *) chunker->ids->data, n, text, chunker->speaker, pts,
-                  duration, boundary, get_token (chunker, n - 1)->drift, chunker->number++));
+  g_ptr_array_add (chunks, lychee_chunk_new ((const gint32 *) chunker->ids->data, n, text,
+                               get_token (chunker, n - 1)->speaker, pts, duration, boundary,
+                               get_token (chunker, n - 1)->drift, chunker->number++));
 
   g_array_remove_range (chunker->tokens, 0, n);
   chunker->n_settled -= MIN (n, chunker->n_settled);
+  chunker->n_measured -= MIN (n, chunker->n_measured);
+  chunker->n_known -= MIN (n, chunker->n_known);
+  chunker->n_decided -= MIN (n, chunker->n_decided);
   keep = end > CONTEXT_BYTES ? end - CONTEXT_BYTES : 0;
   while (keep < end && ((guchar) chunker->text->str[keep] & 0xC0) == 0x80)
     keep++;
   g_string_erase (chunker->text, 0, keep);
   chunker->start = end - keep;
+  chunker->run -= MIN (keep, chunker->run);
   for (guint i = 0; i < chunker->tokens->len; i++)
     get_token (chunker, i)->end -= keep;
 }
 
-/* The number of tokens up to the first paragraph among the settled places, or 0. */
-static guint
-find_paragraph (LycheeChunker *chunker)
+/* What ends a chunk behind token @i however short it is; NONE: nothing does. */
+static LycheeBoundary
+get_hard_end (LycheeChunker *chunker, guint i)
 {
-  guint n = MIN (chunker->n_settled, chunker->max_tokens);
+  OpenToken *token = get_token (chunker, i);
 
-  for (guint i = 0; i < n; i++) {
-    OpenToken *token = get_token (chunker, i);
+  if (token->forced)
+    return token->subject_changes ? LYCHEE_BOUNDARY_DRIFT : token->boundary;
+  if (token->boundary != LYCHEE_BOUNDARY_PARAGRAPH || chunker->detector == LYCHEE_DETECTOR_SEMANTIC)
+    return LYCHEE_BOUNDARY_NONE;
+  if (has_words (chunker, token->end))
+    return token->subject_changes ? LYCHEE_BOUNDARY_DRIFT : LYCHEE_BOUNDARY_PARAGRAPH;
+  /* Empty lines with nothing before them part nothing. */
+  token->boundary = LYCHEE_BOUNDARY_WORD;
+  token->rank = 2 * LYCHEE_BOUNDARY_WORD;
+  return LYCHEE_BOUNDARY_NONE;
+}
 
-    if (token->boundary != LYCHEE_BOUNDARY_PARAGRAPH)
-      continue;
-    if (has_words (chunker, token->end))
+/* The number of tokens up to the first place among the first @n where a chunk has to end, or 0.
+ * A change of subject asks for the chunk's minimum, @min. */
+static guint
+find_end (LycheeChunker *chunker, guint min, guint n)
+{
+  n = MIN (n, chunker->tokens->len);
+  for (guint i = 0; i < n; i++)
+    if (get_hard_end (chunker, i) != LYCHEE_BOUNDARY_NONE ||
+        (i + 1 >= min && get_token (chunker, i)->subject_changes))
       return i + 1;
-    /* Empty lines with nothing before them part nothing. */
-    token->boundary = LYCHEE_BOUNDARY_WORD;
-    token->rank = 2 * LYCHEE_BOUNDARY_WORD;
-  }
   return 0;
+}
+
+/* How good an end of a chunk the place behind token @i is. */
+static float
+get_worth (LycheeChunker *chunker, guint i)
+{
+  const OpenToken *token = get_token (chunker, i);
+
+  if (chunker->drift == NULL || chunker->detector != LYCHEE_DETECTOR_SEMANTIC || token->rank < 2)
+    return token->rank;
+  return 2 + (isnan (token->rate) ? 0 : CLAMP (token->rate + 8, 0, 16));
 }
 
 /* The best number of tokens for a chunk of @low to @high. */
@@ -245,50 +377,87 @@ find_best (LycheeChunker *chunker, guint low, guint high)
   guint best = high;
 
   for (guint n = high; n >= MAX (low, 1); n--)
-    if (get_token (chunker, n - 1)->rank > get_token (chunker, best - 1)->rank)
+    if (get_worth (chunker, n - 1) > get_worth (chunker, best - 1))
       best = n;
   return best;
+}
+
+static void
+close_before (LycheeChunker *chunker, guint n, GPtrArray *chunks)
+{
+  const OpenToken *token = get_token (chunker, n - 1);
+
+  close_chunk (
+      chunker, n, token->subject_changes ? LYCHEE_BOUNDARY_DRIFT : token->boundary, chunks);
 }
 
 /* Closes every chunk that is settled. */
 static void
 close_settled (LycheeChunker *chunker, GPtrArray *chunks)
 {
-  for (;;) {
-    guint n = find_paragraph (chunker);
+  guint max = chunker->max_tokens, min = MIN (chunker->min_tokens, max);
 
-    if (n == 0 && chunker->n_settled >= chunker->max_tokens)
-      n = find_best (chunker, MIN (chunker->min_tokens, chunker->max_tokens), chunker->max_tokens);
+  for (;;) {
+    guint n_ready = chunker->drift != NULL ? chunker->n_decided : chunker->n_settled;
+    /* Seeing that far ahead, a chunk leaves its minimum to the one that has to end there. */
+    guint see = chunker->drift != NULL ? max + min : max;
+    guint end, n;
+
+    n = find_end (chunker, min, MIN (n_ready, max));
+    if (n == 0 && n_ready >= see) {
+      end = find_end (chunker, min, see);
+      n = find_best (chunker, min, end > 0 ? CLAMP (end - min, min, max) : max);
+    }
     if (n == 0)
       break;
-    close_chunk (chunker, n, get_token (chunker, n - 1)->boundary, chunks);
+    close_before (chunker, n, chunks);
   }
+}
+
+/* Settles and decides all open places but the last one, no more text being to come. */
+static void
+settle_all (LycheeChunker *chunker)
+{
+  guint n = chunker->tokens->len;
+
+  for (; chunker->n_settled < n; chunker->n_settled++)
+    settle_place (chunker, chunker->n_settled);
+  if (chunker->drift == NULL)
+    return;
+  while (chunker->n_measured < n)
+    measure_place (chunker, n - 1 - chunker->n_measured);
+  while (chunker->n_known < n)
+    find_peak (chunker);
+  while (chunker->n_decided < n)
+    decide_place (chunker);
 }
 
 /* Closes all open tokens; the last chunk's boundary is @boundary. */
 static void
 close_all (LycheeChunker *chunker, LycheeBoundary boundary, GPtrArray *chunks)
 {
+  guint max = chunker->max_tokens, min = MIN (chunker->min_tokens, max);
+
   abandon_partial (chunker);
-  for (guint i = chunker->n_settled; i < chunker->tokens->len; i++)
-    settle_place (chunker, i);
-  /* The last place is what the caller says, whatever the text. */
-  if (chunker->tokens->len > 0)
-    chunker->n_settled = chunker->tokens->len - 1;
-
+  settle_all (chunker);
   while (chunker->tokens->len > 0) {
-    guint n_open = chunker->tokens->len, min = MIN (chunker->min_tokens, chunker->max_tokens);
-    guint n = find_paragraph (chunker), high = chunker->max_tokens;
+    guint n_open = chunker->tokens->len;
+    /* The last place is what the caller says, whatever the text. */
+    guint n = find_end (chunker, min, MIN (n_open - 1, max)), high = max;
 
-    if (n == 0 && n_open > chunker->max_tokens) {
+    if (n == 0 && n_open > max) {
+      guint end = find_end (chunker, min, MIN (n_open - 1, max + min));
+
       /* Leave the last chunk its minimum, if that can be. */
       if (n_open >= 2 * min)
         high = MIN (high, n_open - min);
+      if (end > 0 && chunker->drift != NULL)
+        high = MIN (high, MAX (end - min, min));
       n = find_best (chunker, min, high);
     }
     if (n == 0)
       break;
-    close_chunk (chunker, n, get_token (chunker, n - 1)->boundary, chunks);
+    close_before (chunker, n, chunks);
   }
   if (chunker->tokens->len > 0)
     close_chunk (chunker, chunker->tokens->len, boundary, chunks);
@@ -296,7 +465,30 @@ close_all (LycheeChunker *chunker, LycheeBoundary boundary, GPtrArray *chunks)
   /* What comes next does not go on with this text. */
   g_string_truncate (chunker->text, 0);
   chunker->start = 0;
-  chunker->n_settled = 0;
+  chunker->run = 0;
+}
+
+/* The source says that what comes is another paragraph or speaker than the open tokens. */
+static void
+end_run (LycheeChunker *chunker, LycheeBoundary boundary, GPtrArray *chunks)
+{
+  OpenToken *last;
+
+  if (chunker->drift == NULL) {
+    close_all (chunker, boundary, chunks);
+    return;
+  }
+  /* Its drift is not known yet. */
+  abandon_partial (chunker);
+  if (chunker->tokens->len == 0)
+    return;
+  for (; chunker->n_settled < chunker->tokens->len; chunker->n_settled++)
+    settle_place (chunker, chunker->n_settled);
+  last = get_token (chunker, chunker->tokens->len - 1);
+  last->forced = TRUE;
+  last->boundary = MAX (boundary, last->boundary);
+  last->rank = 2 * (gint) last->boundary;
+  chunker->run = chunker->text->len;
 }
 
 /**
@@ -332,11 +524,12 @@ lychee_chunker_push (LycheeChunker *chunker, const LycheeChunkerToken *token, GP
   g_return_if_fail (token->text != NULL || token->text_length == 0);
 
   if (token->paragraph)
-    close_all (chunker, LYCHEE_BOUNDARY_PARAGRAPH, chunks);
+    end_run (chunker, LYCHEE_BOUNDARY_PARAGRAPH, chunks);
   if (g_strcmp0 (token->speaker, chunker->speaker) != 0) {
-    close_all (chunker, LYCHEE_BOUNDARY_SPEAKER, chunks);
-    g_free (chunker->speaker);
-    chunker->speaker = g_strdup (token->speaker);
+    end_run (chunker, LYCHEE_BOUNDARY_SPEAKER, chunks);
+    g_clear_pointer (&chunker->speaker, g_ref_string_release);
+    if (token->speaker != NULL)
+      chunker->speaker = g_ref_string_new (token->speaker);
   }
 
   decisive = append_text (chunker, token->text, token->text_length);
@@ -346,11 +539,23 @@ lychee_chunker_push (LycheeChunker *chunker, const LycheeChunkerToken *token, GP
   open.end = chunker->text->len;
   open.pts = token->pts;
   open.duration = token->duration;
+  open.speaker = chunker->speaker != NULL ? g_ref_string_acquire (chunker->speaker) : NULL;
+  open.drift = open.rate = NAN;
+  open.peak = -INFINITY;
   g_array_append_val (chunker->tokens, open);
 
   if (decisive || chunker->tokens->len - chunker->n_settled > MAX_WAIT)
     for (; chunker->n_settled + 1 < chunker->tokens->len; chunker->n_settled++)
       settle_place (chunker, chunker->n_settled);
+  if (chunker->drift != NULL) {
+    lychee_drift_push (chunker->drift, token->id);
+    if (chunker->tokens->len > chunker->lookahead)
+      measure_place (chunker, chunker->lookahead);
+    while (chunker->n_known < MIN (chunker->n_settled, chunker->n_measured))
+      find_peak (chunker);
+    while (chunker->n_decided + PEAK_TOKENS < chunker->n_known)
+      decide_place (chunker);
+  }
   close_settled (chunker, chunks);
 }
 
@@ -383,9 +588,17 @@ lychee_chunker_reset (LycheeChunker *chunker)
 
   g_array_set_size (chunker->tokens, 0);
   g_string_truncate (chunker->text, 0);
-  g_clear_pointer (&chunker->speaker, g_free);
+  g_clear_pointer (&chunker->speaker, g_ref_string_release);
+  if (chunker->drift != NULL)
+    lychee_drift_reset (chunker->drift);
+  for (guint i = 0; i < PEAK_TOKENS; i++)
+    chunker->closed_peaks[i] = -INFINITY;
   chunker->start = 0;
+  chunker->run = 0;
   chunker->n_settled = 0;
+  chunker->n_measured = 0;
+  chunker->n_known = 0;
+  chunker->n_decided = 0;
   chunker->n_partial = 0;
   chunker->number = 0;
 }
@@ -415,6 +628,18 @@ lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_MAX_TOKENS:
     chunker->max_tokens = g_value_get_uint (value);
     break;
+  case PROP_MODEL:
+    chunker->model = g_value_dup_object (value);
+    break;
+  case PROP_DETECTOR:
+    chunker->detector = g_value_get_enum (value);
+    break;
+  case PROP_THRESHOLD:
+    chunker->threshold = g_value_get_double (value);
+    break;
+  case PROP_LOOKAHEAD:
+    chunker->lookahead = g_value_get_uint (value);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -432,9 +657,31 @@ lychee_chunker_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_MAX_TOKENS:
     g_value_set_uint (value, chunker->max_tokens);
     break;
+  case PROP_MODEL:
+    g_value_set_object (value, chunker->model);
+    break;
+  case PROP_DETECTOR:
+    g_value_set_enum (value, chunker->detector);
+    break;
+  case PROP_THRESHOLD:
+    g_value_set_double (value, chunker->threshold);
+    break;
+  case PROP_LOOKAHEAD:
+    g_value_set_uint (value, chunker->lookahead);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
+}
+
+static void
+lychee_chunker_constructed (GObject *object)
+{
+  LycheeChunker *chunker = LYCHEE_CHUNKER (object);
+
+  G_OBJECT_CLASS (lychee_chunker_parent_class)->constructed (object);
+  if (chunker->model != NULL && chunker->detector != LYCHEE_DETECTOR_STRUCTURE)
+    chunker->drift = lychee_drift_new (chunker->model, chunker->lookahead);
 }
 
 static void
@@ -445,7 +692,9 @@ lychee_chunker_finalize (GObject *object)
   g_array_unref (chunker->tokens);
   g_array_unref (chunker->ids);
   g_string_free (chunker->text, TRUE);
-  g_free (chunker->speaker);
+  g_clear_pointer (&chunker->speaker, g_ref_string_release);
+  g_clear_pointer (&chunker->drift, lychee_drift_free);
+  g_clear_object (&chunker->model);
   G_OBJECT_CLASS (lychee_chunker_parent_class)->finalize (object);
 }
 
@@ -454,9 +703,11 @@ lychee_chunker_class_init (LycheeChunkerClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
   GParamFlags flags = G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS;
+  GParamFlags fixed = G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY | G_PARAM_STATIC_STRINGS;
 
   object_class->set_property = lychee_chunker_set_property;
   object_class->get_property = lychee_chunker_get_property;
+  object_class->constructed = lychee_chunker_constructed;
   object_class->finalize = lychee_chunker_finalize;
 
   /**
@@ -475,6 +726,41 @@ lychee_chunker_class_init (LycheeChunkerClass *klass)
    */
   props[PROP_MAX_TOKENS] = g_param_spec_uint ("max-tokens", "Maximum tokens",
       "The most tokens of a chunk", 1, MAX_MAX_TOKENS, DEFAULT_MAX_TOKENS, flags);
+  /**
+   * LycheeChunker:model:
+   *
+   * The model whose tokens these are. Without one, chunks are cut by structure, whatever the
+   * detector.
+   */
+  props[PROP_MODEL] = g_param_spec_object (
+      "model", "Model", "The model whose tokens these are", LYCHEE_TYPE_MODEL, fixed);
+  /**
+   * LycheeChunker:detector:
+   *
+   * What it looks for.
+   */
+  props[PROP_DETECTOR] = g_param_spec_enum ("detector", "Detector", "What it looks for",
+      LYCHEE_TYPE_DETECTOR, LYCHEE_DETECTOR_BOTH, fixed);
+  /**
+   * LycheeChunker:threshold:
+   *
+   * How many standard deviations drift must be above its mean for a change of subject. Mean and
+   * deviation are those of the talk up to there, since they differ from talk to talk and model to
+   * model.
+   */
+  props[PROP_THRESHOLD] = g_param_spec_double ("threshold", "Threshold",
+      "Standard deviations above the mean drift at which the subject changes", 0, 100,
+      DEFAULT_THRESHOLD, flags);
+  /**
+   * LycheeChunker:lookahead:
+   *
+   * Tokens behind a place that are read to judge its drift. More finds changes of subject better,
+   * but each chunk waits for them: until so many tokens and 40 more have come, or the chunker is
+   * drained.
+   */
+  props[PROP_LOOKAHEAD] = g_param_spec_uint ("lookahead", "Lookahead",
+      "Tokens behind a place that are read to judge its drift", LYCHEE_DRIFT_MIN_AFTER,
+      MAX_LOOKAHEAD, DEFAULT_LOOKAHEAD, fixed);
   g_object_class_install_properties (object_class, N_PROPS, props);
 }
 
@@ -482,6 +768,9 @@ static void
 lychee_chunker_init (LycheeChunker *chunker)
 {
   chunker->tokens = g_array_new (FALSE, FALSE, sizeof (OpenToken));
+  g_array_set_clear_func (chunker->tokens, clear_token);
   chunker->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   chunker->text = g_string_new (NULL);
+  for (guint i = 0; i < PEAK_TOKENS; i++)
+    chunker->closed_peaks[i] = -INFINITY;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "lychee-enums.h"
+#include "lychee-model.h"
 #include "lychee-types.h"
 
 G_BEGIN_DECLS
@@ -9,7 +11,9 @@ G_BEGIN_DECLS
 LYCHEE_API
 G_DECLARE_FINAL_TYPE (LycheeChunker, lychee_chunker, LYCHEE, CHUNKER, GObject)
 
-/* Construct and read/write properties: "min-tokens" (guint, 8), "max-tokens" (guint, 16). */
+/* Properties: "min-tokens" (guint, 8), "max-tokens" (guint, 16), "threshold" (double, 1.75), and of
+ * construction only "model" (LycheeModel; without it, structure alone counts), "detector"
+ * (LycheeDetector, both), "lookahead" (guint, 32). */
 LYCHEE_API LycheeChunker *lychee_chunker_new (guint min_tokens, guint max_tokens);
 
 /**

@@ -53,6 +53,24 @@ typedef enum {
 LYCHEE_API GType lychee_rest_get_type (void);
 
 /**
+ * LycheeOverflow:
+ * @LYCHEE_OVERFLOW_ERROR: reading more is an error
+ * @LYCHEE_OVERFLOW_STOP_READING: what comes is left out
+ * @LYCHEE_OVERFLOW_FORGET_OLDEST: the oldest is forgotten, as much as is needed and some more
+ *
+ * What happens when context or memory is used up. Answers say when something was left out or
+ * forgotten.
+ */
+typedef enum {
+  LYCHEE_OVERFLOW_ERROR,
+  LYCHEE_OVERFLOW_STOP_READING,
+  LYCHEE_OVERFLOW_FORGET_OLDEST,
+} LycheeOverflow;
+
+#define LYCHEE_TYPE_OVERFLOW (lychee_overflow_get_type ())
+LYCHEE_API GType lychee_overflow_get_type (void);
+
+/**
  * LycheeBackendType:
  * @LYCHEE_BACKEND_AUTO: a CUDA device where there is a usable one, else the processor
  * @LYCHEE_BACKEND_CPU: the processor
@@ -86,5 +104,22 @@ typedef enum {
 } LycheeBackendError;
 
 LYCHEE_API GQuark lychee_backend_error_quark (void);
+
+/**
+ * LycheeDetector:
+ * @LYCHEE_DETECTOR_STRUCTURE: by what is written: paragraphs, speakers, sentences, clauses, words
+ * @LYCHEE_DETECTOR_SEMANTIC: by what is said: where the subject changes most, between words
+ * @LYCHEE_DETECTOR_BOTH: by what is written, and besides where the subject changes
+ *
+ * What a chunker looks for.
+ */
+typedef enum {
+  LYCHEE_DETECTOR_STRUCTURE,
+  LYCHEE_DETECTOR_SEMANTIC,
+  LYCHEE_DETECTOR_BOTH,
+} LycheeDetector;
+
+#define LYCHEE_TYPE_DETECTOR (lychee_detector_get_type ())
+LYCHEE_API GType lychee_detector_get_type (void);
 
 G_END_DECLS

@@ -272,7 +272,7 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
   memcpy (graph->ids->data, ids, n * sizeof *ids);
   positions = graph->positions->data;
   for (guint i = 0; i < n; i++)
-    positions[i] = first + i;
+    positions[i] = lychee_cache_get_origin (cache) + first + i;
   lychee_cache_lock_index (cache);
   lychee_attention_prepare (f->attention, cache, n);
   ok = lychee_executor_compute (f->executor, graph->graph, cancellable, error);

@@ -10,9 +10,11 @@
 static gsize
 branch_block_size (guint dim, guint level, guint capacity)
 {
-  gsize floats = level == 1 ? 5 : 4;
+  gsize bytes = sizeof (gpointer) + 4 * sizeof (float) + dim;
 
-  return capacity * (sizeof (gpointer) + floats * sizeof (float) + (level == 1 ? 2 : 1) * dim);
+  if (level == 1)
+    bytes += sizeof (float) + sizeof (guint16) + dim;
+  return capacity * bytes;
 }
 
 /* Gives it memory for @capacity children, rounded up a little: more or less than it has. */
@@ -38,6 +40,8 @@ branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
   p = (gpointer) (branch->log_count + (branch->level == 1 ? 2 : 1) * capacity);
   branch->code = (gpointer) p;
   branch->value_code = branch->level == 1 ? branch->code + (gsize) capacity * dim : NULL;
+  branch->n_leaves =
+      branch->level == 1 ? (gpointer) (branch->value_code + (gsize) capacity * dim) : NULL;
   if (n > 0) {
     memcpy (branch->child, old.child, n * sizeof *old.child);
     memcpy (branch->scale, old.scale, n * sizeof (float));
@@ -48,6 +52,7 @@ branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
     if (branch->level == 1) {
       memcpy (branch->value_scale, old.value_scale, n * sizeof (float));
       memcpy (branch->value_code, old.value_code, (gsize) n * dim);
+      memcpy (branch->n_leaves, old.n_leaves, n * sizeof *old.n_leaves);
     }
   }
   g_free (old.block);
@@ -143,7 +148,7 @@ lychee_tree_get_stats (const LycheeBranch *branch, LycheeIndexStats *stats)
   for (guint i = 0; i < branch->n; i++)
     if (branch->level == 1) {
       stats->n_coarse++;
-      stats->n_leaves += ((LycheeNode *) branch->child[i])->n_leaves;
+      stats->n_leaves += branch->n_leaves[i];
     } else {
       lychee_tree_get_stats (branch->child[i], stats);
     }
@@ -166,6 +171,7 @@ lychee_branch_set (LycheeIndex *index, LycheeBranch *branch, guint i, const Lych
   if (branch->level == 1) {
     branch->value_scale[i] = summary->value_scale;
     memcpy (branch->value_code + (gsize) i * dim, summary->value_code, dim);
+    branch->n_leaves[i] = ((const LycheeNode *) summary->child)->n_leaves;
   }
 }
 
@@ -193,6 +199,7 @@ lychee_branch_move (
   if (to->level == 1) {
     to->value_scale[i] = from->value_scale[j];
     memmove (to->value_code + (gsize) i * dim, from->value_code + (gsize) j * dim, dim);
+    to->n_leaves[i] = from->n_leaves[j];
   }
 }
 

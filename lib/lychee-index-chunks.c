@@ -558,7 +558,7 @@ lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, g
 }
 
 void
-lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
+lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
 {
   LycheeChunkIndex *chunks = index->chunks;
   guint dim = index->params.head_dim;
@@ -575,11 +575,13 @@ lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
       guint kept = 0;
 
       for (guint j = 0; j < cluster->count; j++) {
-        guint n = cluster->first[j] < end ? MIN (cluster->n_rows[j], end - cluster->first[j]) : 0;
+        guint first = MAX (cluster->first[j], begin);
+        guint stop = MIN (cluster->first[j] + cluster->n_rows[j], end);
+        guint n = first < stop ? stop - first : 0;
 
         if (n < cluster->n_rows[j])
           changed = TRUE;
-        cluster->first[kept] = cluster->first[j];
+        cluster->first[kept] = first;
         cluster->n_rows[kept] = (guint8) n;
         kept += n > 0;
       }

@@ -56,6 +56,7 @@ struct _LycheeBranch {
   gpointer *child;    /* [capacity] LycheeNode or LycheeBranch */
   gint8 *code;        /* [capacity][head_dim] */
   gint8 *value_code;  /* [capacity][head_dim], level 1 only */
+  guint16 *n_leaves;  /* [capacity] those of the child, level 1 only: known before it is fetched */
   gpointer block;     /* where these arrays lie */
 };
 
@@ -277,7 +278,7 @@ LycheeBranch *lychee_branch_split (LycheeIndex *index, LycheeBranch *branch);
 
 /* lychee-index-tree.c */
 void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
-void lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+void lychee_tree_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end);
 /* Builds everything anew by recursive 2-means. */
 void lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows);
 /* Brings all means up to date. */
@@ -291,7 +292,7 @@ void lychee_chunks_free (LycheeChunkIndex *chunks);
 gsize lychee_chunks_get_bytes (const LycheeIndex *index);
 void lychee_chunks_get_stats (const LycheeIndex *index, LycheeIndexStats *stats);
 void lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
-void lychee_chunks_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+void lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end);
 /* Into selection->rows, which has room for the budget. */
 void lychee_chunks_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);

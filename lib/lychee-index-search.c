@@ -29,7 +29,8 @@ typedef struct {
   const LycheeNode *node;
   const LycheeBranch *branch;
   guint child, place; /* in the branch; among all coarse nodes */
-  guint unread;       /* rows */
+  guint n_leaves;
+  guint unread; /* rows */
 } Run;
 
 #define STEP 8 /* leaves are taken so many at a time, beyond the end of a node's */
@@ -120,7 +121,7 @@ static inline void
 prefetch (gconstpointer p, gsize size)
 {
   for (gsize i = 0; i < size; i += 64)
-    __builtin_prefetch ((const guint8 *) p + i);
+    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
 }
 
 /* What scoring reads of a branch: from the scales to the codes. */
@@ -183,7 +184,7 @@ find_nodes (Scratch *scratch, guint dim, guint n)
 
   for (guint i = 0, at = 0; i < n; i++) {
     const LycheeBranch *branch;
-    guint child, n_rows;
+    guint child, n_rows, n_leaves;
 
     if (chosen[i] < branches[at].first) /* the last one is out of order */
       at = 0;
@@ -192,8 +193,9 @@ find_nodes (Scratch *scratch, guint dim, guint n)
     branch = branches[at].branch;
     child = chosen[i] - branches[at].first;
     n_rows = (guint) branch->count[child];
-    runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_rows };
-    prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_rows / 12, 2));
+    n_leaves = branch->n_leaves[child];
+    runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_leaves, n_rows };
+    prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
   }
   scratch->n_opened = n;
 }
@@ -214,7 +216,7 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
   find_nodes (scratch, dim, n);
   runs = scratch->runs.data;
   for (guint i = 0; i < n; i++)
-    n_leaves += runs[i].node->n_leaves;
+    n_leaves += runs[i].n_leaves;
   scratch->n_leaves = n_leaves;
   scratch->leaf_stride = stride = (n_leaves + 2 * STEP - 1) / STEP * STEP;
   size = stride;
@@ -234,7 +236,7 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
 
     node_ids = lychee_node_get_ids (node, dim);
     /* What is beyond the node's leaves is nonsense that the next node's take the place of. */
-    for (guint leaf = 0; leaf < node->n_leaves; leaf += STEP, counts += STEP) {
+    for (guint leaf = 0; leaf < runs[i].n_leaves; leaf += STEP, counts += STEP) {
       guint to = at + leaf;
 
       memcpy (half_scale + to, lychee_node_get_scales (node) + leaf, STEP * sizeof *half_scale);
@@ -258,7 +260,7 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
           row[j] = log_count[j] + mean_z;
       }
     }
-    at += node->n_leaves;
+    at += runs[i].n_leaves;
   }
   index->kernels->f16_to_f32 (half_scale, scale, n_leaves);
   index->kernels->score_packed (queries, code, scale, n_leaves, leaf_z, stride);
@@ -390,7 +392,7 @@ expand_rest (const LycheeIndex *index, LycheeSelection *selection)
   memset (opened, 0, n_coarse);
   for (guint i = 0; i < scratch->n_opened; i++) {
     const LycheeBranch *branch = runs[i].branch;
-    guint child = runs[i].child, end = leaf + runs[i].node->n_leaves;
+    guint child = runs[i].child, end = leaf + runs[i].n_leaves;
 
     opened[runs[i].place] = 1;
     if (runs[i].unread == 0) {

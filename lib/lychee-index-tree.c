@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The tree of an index with granularity token: descent, append, split, truncate. */
+/* The tree of an index with granularity token: descent, append, split, cut. */
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
@@ -622,7 +622,7 @@ lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows)
 }
 
 static void
-truncate_branch (Writer *writer, LycheeBranch *branch, guint end)
+cut_branch (Writer *writer, LycheeBranch *branch, guint begin, guint end)
 {
   LycheeIndex *index = writer->index;
   LycheeOpenNode *open = writer->open;
@@ -635,13 +635,16 @@ truncate_branch (Writer *writer, LycheeBranch *branch, guint end)
     guint n_left = 0;
 
     if (branch->level > 1) {
-      truncate_branch (writer, branch->child[i], end);
+      cut_branch (writer, branch->child[i], begin, end);
       continue;
     }
     node = branch->child[i];
     ids = lychee_node_get_ids (node, dim);
-    for (guint row = 0; row < node->n_rows; row++)
-      n_left += lychee_node_id (ids, node->id_bytes, row) < end;
+    for (guint row = 0; row < node->n_rows; row++) {
+      guint32 id = lychee_node_id (ids, node->id_bytes, row);
+
+      n_left += id >= begin && id < end;
+    }
     if (n_left == node->n_rows)
       continue;
     if (n_left == 0) {
@@ -657,7 +660,7 @@ truncate_branch (Writer *writer, LycheeBranch *branch, guint end)
       guint kept = 0, last;
 
       for (guint row = 0; row < open->count[leaf]; row++)
-        if (id[row] < end)
+        if (id[row] >= begin && id[row] < end)
           id[kept++] = id[row];
       open->count[leaf] = kept;
       if (kept > 0)
@@ -674,19 +677,19 @@ truncate_branch (Writer *writer, LycheeBranch *branch, guint end)
 }
 
 void
-lychee_tree_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
+lychee_tree_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
 {
   LycheeIndexStats stats = { 0 };
   Writer writer;
 
-  writer_init (&writer, index, rows, end > index->begin ? end - index->begin : 0);
-  truncate_branch (&writer, index->root, end);
+  writer_init (&writer, index, rows, end > begin ? end - begin : 0);
+  cut_branch (&writer, index->root, begin, end);
   settle_root (index);
   lychee_tree_get_stats (index->root, &stats);
   /* What is left may be many nodes with little in each. */
   if (stats.n_coarse > 4 &&
-      end - index->begin < (guint64) stats.n_coarse * index->params.coarse_capacity / 8)
-    rebuild (&writer, index->begin, end);
+      end - begin < (guint64) stats.n_coarse * index->params.coarse_capacity / 8)
+    rebuild (&writer, begin, end);
   writer_clear (&writer);
 }
 

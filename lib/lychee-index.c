@@ -120,23 +120,40 @@ lychee_index_append (
   return TRUE;
 }
 
+/* Takes out all rows but begin .. end - 1. */
+static void
+cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
+{
+  if (index->chunks)
+    lychee_chunks_cut (index, rows, begin, end);
+  else
+    lychee_tree_cut (index, rows, begin, end);
+  index->begin = begin;
+  index->end = end;
+  if (index->end <= index->begin) {
+    index->begin = index->end = 0;
+    index->n_made = 0; /* what comes makes the same index as in a new one */
+  }
+}
+
 void
 lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end)
 {
   g_return_if_fail (index != NULL);
   g_return_if_fail (rows != NULL);
 
-  if (end >= index->end)
-    return;
-  if (index->chunks)
-    lychee_chunks_truncate (index, rows, end);
-  else
-    lychee_tree_truncate (index, rows, end);
-  index->end = end;
-  if (index->end <= index->begin) {
-    index->begin = index->end = 0;
-    index->n_made = 0; /* what comes makes the same index as in a new one */
-  }
+  if (end < index->end)
+    cut (index, rows, index->begin, end);
+}
+
+void
+lychee_index_forget (LycheeIndex *index, const LycheeRows *rows, guint begin)
+{
+  g_return_if_fail (index != NULL);
+  g_return_if_fail (rows != NULL);
+
+  if (index->begin < begin && index->begin < index->end)
+    cut (index, rows, begin, index->end);
 }
 
 guint

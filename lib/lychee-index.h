@@ -60,6 +60,8 @@ gboolean lychee_index_append (
     LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error);
 /* Takes out all rows >= end (a seek back). */
 void lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
+/* Takes out all rows < begin (what is oldest is forgotten). */
+void lychee_index_forget (LycheeIndex *index, const LycheeRows *rows, guint begin);
 /* First row, and one past the last row, that the index holds (both 0 when it is empty). */
 guint lychee_index_get_begin (const LycheeIndex *index);
 guint lychee_index_get_end (const LycheeIndex *index);

@@ -224,7 +224,7 @@ generate (Asking *a, const float *logits, GError **error)
       break;
     }
     if ((a->max_tokens > 0 && answer->answer_tokens >= a->max_tokens) ||
-        lychee_cache_get_length (a->tail) == lychee_cache_get_max_tokens (a->tail)) {
+        lychee_cache_get_n_held (a->tail) == lychee_cache_get_max_tokens (a->tail)) {
       answer->finish = LYCHEE_FINISH_LENGTH;
       break;
     }
@@ -251,11 +251,75 @@ forgive_cancel (Asking *a, GError **error)
   return TRUE;
 }
 
+/* Whether a chunk lies in from .. to, at least in part. */
+static gboolean
+is_in_range (const LycheeChunk *chunk, guint64 from, guint64 to)
+{
+  guint64 end;
+
+  if (chunk->pts == LYCHEE_TIME_NONE)
+    return FALSE;
+  end = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+  return (from == LYCHEE_TIME_NONE || chunk->pts >= from || end > from) &&
+         (to == LYCHEE_TIME_NONE || chunk->pts < to);
+}
+
+static char *
+format_time (guint64 time)
+{
+  guint64 seconds = time / G_GUINT64_CONSTANT (1000000000);
+
+  return g_strdup_printf ("%02u:%02u:%02u", (guint) (seconds / 3600), (guint) (seconds / 60 % 60),
+      (guint) (seconds % 60));
+}
+
+/* Cuts the fork down to what was said in the time that is asked about. */
+static gboolean
+cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
+{
+  guint begin = 0, end = 0, position, first = 0;
+  guint64 from, to;
+  LycheeChunk *chunk;
+
+  lychee_question_get_range (question, &from, &to);
+  if (from == LYCHEE_TIME_NONE && to == LYCHEE_TIME_NONE)
+    return TRUE;
+  for (guint i = 0; (chunk = lychee_cache_get_chunk (a->tail, i, &position)); i++) {
+    if (i == 0)
+      first = position;
+    if (is_in_range (chunk, from, to)) {
+      if (end == 0)
+        begin = position;
+      end = position + chunk->n_ids;
+    }
+    lychee_chunk_unref (chunk);
+  }
+  if (end == 0) {
+    g_autofree char *since =
+        from != LYCHEE_TIME_NONE ? format_time (from) : g_strdup ("the beginning");
+    g_autofree char *until = to != LYCHEE_TIME_NONE ? format_time (to) : g_strdup ("the end");
+
+    g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
+        "There is nothing to answer from: nothing was said from %s to %s", since, until);
+    return FALSE;
+  }
+  if (end < lychee_cache_get_length (a->tail)) {
+    lychee_cache_truncate (a->tail, end);
+    if (lychee_cache_get_length (a->tail) != end) {
+      g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+          "There is no memory left to ask about a part of the transcript: raise max-memory");
+      return FALSE;
+    }
+  }
+  return begin <= first ||
+         lychee_session_forget (a->session, a->worker, a->tail, begin, a->cancellable, error);
+}
+
 /* Whether the question fits behind what @tail holds. */
 static gboolean
 check_room (LycheeSession *s, LycheeCache *tail, const GArray *ids, GError **error)
 {
-  guint max = lychee_cache_get_max_tokens (tail), left = max - lychee_cache_get_length (tail);
+  guint max = lychee_cache_get_max_tokens (tail), left = max - lychee_cache_get_n_held (tail);
 
   if (ids->len == 0)
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_NO_ROOM,
@@ -269,6 +333,28 @@ check_room (LycheeSession *s, LycheeCache *tail, const GArray *ids, GError **err
   else
     return TRUE;
   return FALSE;
+}
+
+/* Answers, over a fork of its own. */
+static gboolean
+answer_question (Asking *a, LycheeQuestion *question, GError **error)
+{
+  g_autoptr (GArray) ids = NULL;
+  const float *logits = NULL;
+  guint64 left_out, forgotten;
+
+  if (!cut_to_range (a, question, error))
+    return FALSE;
+  ids = encode_question (a->session, question);
+  if (!check_room (a->session, a->tail, ids, error))
+    return FALSE;
+  lychee_cache_get_lost (a->tail, &left_out, &forgotten);
+  a->answer->truncated = left_out > 0 || forgotten > 0;
+  a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
+  a->answer->prompt_tokens = ids->len;
+  return lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data,
+             ids->len, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error) &&
+         generate (a, logits, error);
 }
 
 /**
@@ -299,10 +385,8 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   g_autoptr (LycheeSampler) sampler = NULL;
   g_autoptr (LycheeAnswer) answer = NULL;
   g_autoptr (LycheeCache) tail = NULL;
-  g_autoptr (GArray) ids = NULL;
   g_autoptr (GError) local = NULL;
   Asking a = { .session = session, .begun = g_get_monotonic_time (), .cancellable = cancellable };
-  const float *logits = NULL;
   gboolean ok;
 
   g_return_val_if_fail (LYCHEE_IS_SESSION (session), NULL);
@@ -319,9 +403,6 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   tail = lychee_cache_fork (session->cache, error);
   if (!tail)
     return NULL;
-  ids = encode_question (session, asked);
-  if (!check_room (session, tail, ids, error))
-    return NULL;
 
   a.worker = take_worker (session, error);
   if (!a.worker)
@@ -329,16 +410,12 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   sampler = lychee_question_get_sampler (asked) ? g_object_ref (lychee_question_get_sampler (asked))
                                                 : lychee_sampler_new ();
   answer = g_object_new (LYCHEE_TYPE_ANSWER, NULL);
-  answer->transcript_tokens = lychee_session_count_transcript (tail);
-  answer->prompt_tokens = ids->len;
   a.tail = tail;
   a.sampler = sampler;
   a.max_tokens = lychee_question_get_max_tokens (asked);
   a.answer = answer;
   a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
-  ok = lychee_session_prefill (session, a.worker, tail, (const gint32 *) ids->data, ids->len,
-           LYCHEE_OUTPUT_LAST, &logits, cancellable, &local) &&
-       generate (&a, logits, &local);
+  ok = answer_question (&a, asked, &local);
   lychee_session_collect_stats (session, a.worker);
   give_worker (session, a.worker);
 

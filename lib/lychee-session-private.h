@@ -7,6 +7,8 @@
 
 G_BEGIN_DECLS
 
+typedef struct _LycheeSessionText LycheeSessionText;
+
 struct _LycheeSession {
   GObject parent_instance;
 
@@ -22,13 +24,16 @@ struct _LycheeSession {
   guint sinks;
   guint window;
   LycheeAttentionMode prefill;
+  LycheeOverflow overflow;
   LycheeBackendType backend_type;
   guint cuda_device;
 
-  LycheeWorker *reader; /* of the appending thread */
+  GMutex reading;       /* held by whoever appends to the cache, or cuts it */
+  LycheeWorker *reader; /* with it */
+  LycheeSessionText *text;
   gboolean begun;
 
-  GMutex lock;
+  GMutex lock;            /* taken last */
   LycheeBackend *backend; /* NULL until something is computed */
   GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
   LycheeAttentionOptions attention;
@@ -46,6 +51,18 @@ gboolean lychee_session_prefill (LycheeSession *session, LycheeWorker *worker, L
     GCancellable *cancellable, GError **error);
 /* Counts what @worker did. */
 void lychee_session_collect_stats (LycheeSession *session, LycheeWorker *worker);
+/* Forgets what @cache has of the transcript before token @end, with the prompt's beginning moved to
+ * right before it. */
+gboolean lychee_session_forget (LycheeSession *session, LycheeWorker *worker, LycheeCache *cache,
+    guint end, GCancellable *cancellable, GError **error);
+/* With reading held: reads a chunk. */
+gboolean lychee_session_read_chunk (
+    LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);
+
+/* Text on its way to chunks. With reading held. */
+void lychee_session_text_free (LycheeSessionText *text);
+void lychee_session_text_forget (LycheeSession *session);
+
 /* Tokens of a transcript: those behind the prompt's beginning. */
 guint lychee_session_count_transcript (LycheeCache *cache);
 

@@ -5,12 +5,31 @@
  *
  * A transcript that is being read, and questions about it.
  *
- * The transcript goes in chunk by chunk ([method@Session.append]); each is computed once, and its
- * keys and values stay in the session's [class@Cache]. A question ([method@Session.ask]) is
- * answered over a snapshot of that cache, while the transcript may go on being read in another
- * thread.
+ * The transcript goes in as text, as it comes ([method@Session.append_text]); each word is computed
+ * once, and its keys and values stay in the session's cache. A question ([method@Session.ask]) is
+ * answered over a snapshot of that, while the transcript may go on being read in another thread,
+ * and other questions be answered in others.
  *
- * One thread at a time may append. Any number of threads may ask meanwhile.
+ * |[<!-- language="C" -->
+ * g_autoptr (LycheeModel) model = lychee_model_new_from_file (path, &error);
+ * g_autoptr (LycheeSession) session = lychee_session_new (model);
+ * g_autoptr (LycheeQuestion) question = lychee_question_new ("What was decided?");
+ * g_autoptr (LycheeAnswer) answer = NULL;
+ *
+ * if (lychee_session_append_text (session, text, NULL, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE, NULL,
+ *         &error) &&
+ *     lychee_session_flush (session, NULL, &error))
+ *   answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+ * if (answer)
+ *   g_print ("%s\n", lychee_answer_get_text (answer));
+ * ]|
+ *
+ * What computes (properties "backend" and "cuda-device") is chosen when something is computed
+ * first, which can fail with %LYCHEE_BACKEND_ERROR.
+ *
+ * All methods may be called in any thread. Those that read the transcript or cut it take turns; any
+ * number of questions are answered meanwhile, word by word in turn with each other and with the
+ * reading.
  */
 
 #include "lychee-session-private.h"
@@ -46,6 +65,7 @@ enum {
   PROP_SINKS,
   PROP_WINDOW,
   PROP_PREFILL,
+  PROP_OVERFLOW,
   PROP_BACKEND,
   PROP_CUDA_DEVICE,
   PROP_ATTENTION,
@@ -64,6 +84,7 @@ static void
 lychee_session_init (LycheeSession *session)
 {
   g_mutex_init (&session->lock);
+  g_mutex_init (&session->reading);
   g_queue_init (&session->idle);
 }
 
@@ -94,11 +115,13 @@ lychee_session_finalize (GObject *object)
 
   g_queue_clear_full (&s->idle, (GDestroyNotify) lychee_worker_free);
   g_clear_pointer (&s->reader, lychee_worker_free);
+  g_clear_pointer (&s->text, lychee_session_text_free);
   g_clear_pointer (&s->backend, lychee_backend_unref);
   g_clear_object (&s->cache);
   g_clear_object (&s->model);
   g_free (s->system_prompt);
   g_mutex_clear (&s->lock);
+  g_mutex_clear (&s->reading);
   G_OBJECT_CLASS (lychee_session_parent_class)->finalize (object);
 }
 
@@ -174,6 +197,9 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_PREFILL:
     s->prefill = g_value_get_enum (value);
     break;
+  case PROP_OVERFLOW:
+    s->overflow = g_value_get_enum (value);
+    break;
   case PROP_BACKEND:
     s->backend_type = g_value_get_enum (value);
     break;
@@ -236,6 +262,9 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_PREFILL:
     g_value_set_enum (value, s->prefill);
     break;
+  case PROP_OVERFLOW:
+    g_value_set_enum (value, s->overflow);
+    break;
   case PROP_BACKEND:
     g_value_set_enum (value, s->backend_type);
     break;
@@ -282,8 +311,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
       "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for",
       0, 1u << 24, 0, flags);
   props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
-      "Bytes of keys and values, with those of all answers under way; 0: no limit", 0, G_MAXUINT64,
-      0, flags);
+      "Bytes of keys, values and index, with those of all answers under way; 0: no limit", 0,
+      G_MAXUINT64, 0, flags);
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
@@ -301,6 +330,9 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
       "How transcript and questions are read: dense, or sparse at a flat cost",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  props[PROP_OVERFLOW] =
+      g_param_spec_enum ("overflow", "Overflow", "What happens when context or memory is used up",
+          LYCHEE_TYPE_OVERFLOW, LYCHEE_OVERFLOW_ERROR, flags);
   props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
       "What computes; auto: a CUDA device where there is a usable one", LYCHEE_TYPE_BACKEND_TYPE,
       LYCHEE_BACKEND_AUTO, flags);
@@ -343,6 +375,7 @@ lychee_session_new (LycheeModel *model)
 
 /**
  * lychee_session_get_model:
+ * @session: a session
  *
  * Returns: (transfer none): the model
  */
@@ -354,6 +387,7 @@ lychee_session_get_model (LycheeSession *session)
 
 /**
  * lychee_session_get_cache:
+ * @session: a session
  *
  * Returns: (transfer none): the cache
  */
@@ -374,12 +408,26 @@ lychee_session_count_transcript (LycheeCache *cache)
 
 /**
  * lychee_session_get_stats:
+ * @session: a session
  *
- * Returns: (transfer floating): what was done so far, as a dictionary (see the class)
+ * What was done so far, as a dictionary (`a{sv}`):
+ *
+ * * `transcript-tokens`, `chunks` (`u`): what is held
+ * * `backend` (`s`): what computes, for people; empty before anything was computed
+ * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
+ * * `cache-bytes`, `index-bytes` (`t`)
+ * * of all answers and chunks, where a query is one token, layer and KV head: `dense-queries`,
+ *   `dense-fallbacks` (sparse was asked for, and the transcript shorter than the budget),
+ *   `sparse-queries`; for these `rows-visible` (keys that dense attention would have read),
+ *   `rows-read`, `rows-estimated`, `nodes-scored` (`t`)
+ * * `audits` (`t`), and their means `missed-mass` and `error` (`d`)
+ *
+ * Returns: (transfer floating): the dictionary
  */
 GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
+  guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
   const char *backend;
@@ -391,6 +439,9 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
   g_variant_builder_add (&b, "{sv}", "transcript-tokens",
       g_variant_new_uint32 (lychee_session_count_transcript (session->cache)));
+  lychee_cache_get_lost (session->cache, &left_out, &forgotten);
+  g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
+  g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
   g_variant_builder_add (
       &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));

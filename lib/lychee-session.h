@@ -38,42 +38,23 @@ LYCHEE_API GQuark lychee_session_error_quark (void);
 LYCHEE_API
 G_DECLARE_FINAL_TYPE (LycheeSession, lychee_session, LYCHEE, SESSION, GObject)
 
-/* A transcript being read, and questions about it.
- *
- * Properties, construct only: "model" (LycheeModel), "cache" (LycheeCache; made for the model if
- * NULL: a decoder gives the indexer's), "template" (LycheeChatFormat, UNKNOWN = the model's own),
- * "system-prompt" (string), "max-context" (guint, tokens, 0 = as trained), "max-memory" (guint64,
- * bytes of cache, 0 = no limit), "reserve" (guint, tokens left for question and answer), "threads"
- * (guint, 0 = all cores), "granularity" (LycheeGranularity), "sinks" and "window" (guint, tokens at
- * the beginning and the end that are always read), "prefill" (LycheeAttentionMode: how the
- * transcript and questions are read), "backend" (LycheeBackendType) and "cuda-device" (guint): what
- * computes, chosen when something is computed first (LYCHEE_BACKEND_ERROR). Properties that may be
- * set at any time, for the answers that follow: "attention" (LycheeAttentionMode), "budget" (guint,
- * tokens to read for each token of the answer), "beam" (double), "rest" (LycheeRest), "audit"
- * (guint).
- *
- * One thread at a time may append. Any number may ask at the same time, meanwhile. */
 LYCHEE_API LycheeSession *lychee_session_new (LycheeModel *model);
 LYCHEE_API LycheeModel *lychee_session_get_model (LycheeSession *session);
 LYCHEE_API LycheeCache *lychee_session_get_cache (LycheeSession *session);
 
-/* What was done so far, as a{sv} (transfer floating: g_variant_ref_sink): "transcript-tokens" (u),
- * "chunks" (u), "backend" (s, for people, "" before anything was computed), "cache-bytes" (t),
- * "index-bytes" (t); and of all answers and chunks:
- * "dense-queries", "dense-fallbacks", "sparse-queries", "rows-visible", "rows-read",
- * "rows-estimated", "nodes-scored", "audits" (t), "missed-mass", "error" (d, means of the audits).
- * A query is one token, layer and KV head. */
 LYCHEE_API GVariant *lychee_session_get_stats (LycheeSession *session);
 
-/* Prefills the prompt's beginning (once; append does it when nobody did). Errors: TEMPLATE, those
- * of the cache and model. */
 LYCHEE_API gboolean lychee_session_begin (
     LycheeSession *session, GCancellable *cancellable, GError **error);
 
-/* Reads a chunk: its K and V are in the cache when this returns TRUE, and nothing of it otherwise.
- * Keeps "reserve" tokens of the context free for question and answer: LYCHEE_CACHE_ERROR_FULL. */
 LYCHEE_API gboolean lychee_session_append (
     LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);
+
+LYCHEE_API gboolean lychee_session_append_text (LycheeSession *session, const char *text,
+    const char *speaker, guint64 start, guint64 end, GCancellable *cancellable, GError **error);
+LYCHEE_API gboolean lychee_session_flush (
+    LycheeSession *session, GCancellable *cancellable, GError **error);
+LYCHEE_API guint64 lychee_session_truncate (LycheeSession *session, guint64 time);
 
 /**
  * LycheeTextFunc:

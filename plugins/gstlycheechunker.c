@@ -11,13 +11,20 @@
  * clause mark, the end of a word. Only at a paragraph, a change of speaker or the end is one
  * shorter. A chunk is the unit in which the transcript is read, indexed and cited.
  *
- * A silence of #lycheechunker:silence or more, told by gap events or seen between the times of two
- * buffers, starts a paragraph: the words before it need not wait for the words after it. Everything
- * open is closed on end of stream, discontinuity and a new segment.
+ * Besides, with #lycheechunker:detector as it is, a chunk ends where the subject changes, which
+ * speech recognisers do not mark: where the tokens before and after a place differ much more in
+ * meaning than is usual in this talk (see #lycheechunker:threshold). This takes the model, which
+ * the elements around have; where they have none, or another one than the tokens are of, a warning
+ * message says so, and chunks are cut by structure alone.
+ *
+ * A silence of #lycheechunker:silence or more that gap events tell of closes what is open: the
+ * words before it need not wait for the words after it. One that is seen between the times of two
+ * buffers starts a paragraph. Everything open is closed on end of stream, discontinuity and a new
+ * segment.
  *
  * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration
  * that lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of
- * boundary and number.
+ * boundary, drift and number.
  *
  * ## Example launch line
  * |[
@@ -31,6 +38,7 @@
 #include "lychee-chunker.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
+#include "lychee-model-context.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
 #define GST_CAT_DEFAULT lychee_chunker_debug
@@ -38,12 +46,18 @@ GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
 #define DEFAULT_MIN_TOKENS 8
 #define DEFAULT_MAX_TOKENS 16
 #define DEFAULT_SILENCE (2 * GST_SECOND)
+#define DEFAULT_DETECTOR LYCHEE_DETECTOR_BOTH
+#define DEFAULT_THRESHOLD 1.75
+#define DEFAULT_LOOKAHEAD 32
 
 enum {
   PROP_0,
   PROP_MIN_TOKENS,
   PROP_MAX_TOKENS,
   PROP_SILENCE,
+  PROP_DETECTOR,
+  PROP_THRESHOLD,
+  PROP_LOOKAHEAD,
 };
 
 struct _GstLycheeChunker {
@@ -56,8 +70,12 @@ struct _GstLycheeChunker {
   guint min_tokens;
   guint max_tokens;
   GstClockTime silence;
+  LycheeDetector detector;
+  double threshold;
+  guint lookahead;
 
   /* of the streaming thread */
+  LycheeModel *model; /* that the tokens are of, NULL where structure alone counts */
   LycheeChunker *chunker;
   GPtrArray *chunks;     /* LycheeChunk: settled, not pushed yet */
   GstClockTime said_end; /* when the last word ended */
@@ -132,6 +150,39 @@ gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
           0, G_MAXUINT64, DEFAULT_SILENCE,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
 
+  /**
+   * lycheechunker:detector:
+   *
+   * What chunks are cut by.
+   */
+  g_object_class_install_property (object_class, PROP_DETECTOR,
+      g_param_spec_enum ("detector", "Detector",
+          "What chunks are cut by: what is written (structure), what is said (semantic), or both",
+          LYCHEE_TYPE_DETECTOR, DEFAULT_DETECTOR,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
+  /**
+   * lycheechunker:threshold:
+   *
+   * How many standard deviations drift must be above its mean for a change of subject; mean and
+   * deviation are those of the talk so far. Less finds more changes, and more that are none.
+   */
+  g_object_class_install_property (object_class, PROP_THRESHOLD,
+      g_param_spec_double ("threshold", "Threshold",
+          "Standard deviations above the mean drift at which the subject changes", 0, 100,
+          DEFAULT_THRESHOLD, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
+  /**
+   * lycheechunker:lookahead:
+   *
+   * Tokens behind a place that are read to judge drift. A chunk comes when so many tokens and 40
+   * more are there, or at a silence; with detector=structure, without that delay.
+   */
+  g_object_class_install_property (object_class, PROP_LOOKAHEAD,
+      g_param_spec_uint ("lookahead", "Lookahead",
+          "Tokens behind a place that are read to judge whether the subject changes there", 8, 512,
+          DEFAULT_LOOKAHEAD, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee chunker", "Filter/Text",
@@ -144,6 +195,9 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->min_tokens = DEFAULT_MIN_TOKENS;
   self->max_tokens = DEFAULT_MAX_TOKENS;
   self->silence = DEFAULT_SILENCE;
+  self->detector = DEFAULT_DETECTOR;
+  self->threshold = DEFAULT_THRESHOLD;
+  self->lookahead = DEFAULT_LOOKAHEAD;
   self->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
   self->said_end = GST_CLOCK_TIME_NONE;
   self->discont = TRUE;
@@ -187,6 +241,7 @@ gst_lychee_chunker_finalize (GObject *object)
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
 
   gst_lychee_chunker_reset (self);
+  g_clear_object (&self->model);
   g_ptr_array_unref (self->chunks);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
@@ -206,6 +261,15 @@ gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value,
     break;
   case PROP_SILENCE:
     self->silence = g_value_get_uint64 (value);
+    break;
+  case PROP_DETECTOR:
+    self->detector = g_value_get_enum (value);
+    break;
+  case PROP_THRESHOLD:
+    self->threshold = g_value_get_double (value);
+    break;
+  case PROP_LOOKAHEAD:
+    self->lookahead = g_value_get_uint (value);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -229,6 +293,15 @@ gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GPara
   case PROP_SILENCE:
     g_value_set_uint64 (value, self->silence);
     break;
+  case PROP_DETECTOR:
+    g_value_set_enum (value, self->detector);
+    break;
+  case PROP_THRESHOLD:
+    g_value_set_double (value, self->threshold);
+    break;
+  case PROP_LOOKAHEAD:
+    g_value_set_uint (value, self->lookahead);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -249,15 +322,22 @@ get_silence (GstLycheeChunker *self)
 static void
 ensure_chunker (GstLycheeChunker *self)
 {
-  guint min_tokens, max_tokens;
+  LycheeDetector detector;
+  guint min_tokens, max_tokens, lookahead;
+  double threshold;
 
   if (self->chunker != NULL)
     return;
   GST_OBJECT_LOCK (self);
   max_tokens = self->max_tokens;
   min_tokens = MIN (self->min_tokens, max_tokens);
+  detector = self->detector;
+  threshold = self->threshold;
+  lookahead = self->lookahead;
   GST_OBJECT_UNLOCK (self);
-  self->chunker = lychee_chunker_new (min_tokens, max_tokens);
+  self->chunker = g_object_new (LYCHEE_TYPE_CHUNKER, "min-tokens", min_tokens, "max-tokens",
+      max_tokens, "model", self->model, "detector", detector, "threshold", threshold, "lookahead",
+      lookahead, NULL);
 }
 
 static GstFlowReturn
@@ -397,6 +477,30 @@ gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   return ret;
 }
 
+/* Drift is measured with the model that the tokens are of. */
+static void
+find_model (GstLycheeChunker *self, const char *id)
+{
+  LycheeModel *model = NULL;
+  LycheeDetector detector;
+
+  GST_OBJECT_LOCK (self);
+  detector = self->detector;
+  GST_OBJECT_UNLOCK (self);
+  if (detector != LYCHEE_DETECTOR_STRUCTURE) {
+    model = lychee_model_find (GST_ELEMENT (self), id);
+    if (model == NULL)
+      GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS,
+          ("Changes of subject are not looked for: no element beside this one has the model that "
+           "the tokens are of. Chunks are cut by structure alone."),
+          ("model %s", id != NULL ? id : "(none)"));
+  }
+  if (model != self->model)
+    g_clear_object (&self->chunker);
+  g_clear_object (&self->model);
+  self->model = model;
+}
+
 static gboolean
 gst_lychee_chunker_set_caps (GstLycheeChunker *self, GstCaps *caps)
 {
@@ -404,6 +508,7 @@ gst_lychee_chunker_set_caps (GstLycheeChunker *self, GstCaps *caps)
   GstCaps *src_caps = gst_caps_new_empty_simple ("application/x-lychee-chunks");
   gboolean ret;
 
+  find_model (self, model);
   if (model != NULL)
     gst_caps_set_simple (src_caps, "model", G_TYPE_STRING, model, NULL);
   ret = gst_pad_set_caps (self->srcpad, src_caps);
@@ -484,7 +589,9 @@ gst_lychee_chunker_change_state (GstElement *element, GstStateChange transition)
 {
   GstStateChangeReturn ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
 
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
     gst_lychee_chunker_reset (GST_LYCHEE_CHUNKER (element));
+    g_clear_object (&GST_LYCHEE_CHUNKER (element)->model);
+  }
   return ret;
 }

@@ -308,6 +308,30 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
   return answered;
 }
 
+/**
+ * lychee_model_find:
+ * @element: an element that can do without a model, and so loads none
+ * @id: (nullable): the model's id, as caps have it
+ *
+ * Returns: (transfer full) (nullable): the model of that id, if the application gave it to @element
+ *   or one of the elements before and after it has it
+ */
+LycheeModel *
+lychee_model_find (GstElement *element, const char *id)
+{
+  LycheeModel *model;
+
+  init_debug ();
+  for (guint i = 0; i < 3 && id != NULL; i++) {
+    model = i == 0 ? model_from_own_context (element, NULL)
+                   : model_from_neighbours (element, i == 1 ? GST_PAD_SINK : GST_PAD_SRC, NULL);
+    if (model != NULL && g_str_equal (lychee_model_get_id (model), id))
+      return model;
+    g_clear_object (&model);
+  }
+  return NULL;
+}
+
 /* When streaming ends: the next stream's caps are judged afresh. */
 void
 lychee_model_slot_forget_caps (LycheeModelSlot *slot, GstElement *element)

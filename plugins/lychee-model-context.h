@@ -30,6 +30,8 @@ LycheeModel *lychee_model_slot_ref_model (LycheeModelSlot *slot, GstElement *ele
 gboolean lychee_model_slot_answer_query (
     LycheeModelSlot *slot, GstElement *element, GstQuery *query);
 
+LycheeModel *lychee_model_find (GstElement *element, const char *id);
+
 void lychee_model_slot_forget_caps (LycheeModelSlot *slot, GstElement *element);
 gboolean lychee_model_slot_check_caps (
     LycheeModelSlot *slot, GstElement *element, GstPad *pad, GstCaps *caps);

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define READ                                                                                       \
-  "lycheetokenizer model=MODEL ! lycheechunker ! lycheeindexer name=i model=MODEL "                \
+  "lycheetokenizer model=MODEL ! lycheechunker detector=structure ! lycheeindexer name=i "         \
+  "model=MODEL "                                                                                   \
   "system-prompt=\"\" "
 #define CHAIN READ "! lycheedecoder name=d model=MODEL prompt=\"What is said?\" "
 /* So long that nothing of it is ever over by itself. */
@@ -59,7 +60,8 @@ own_answer (guint first, guint n, const char *question, LycheeSampler *sampler, 
   Chain chain;
   char *text;
 
-  test_chain_init (&chain, "lycheetokenizer model=MODEL ! lycheechunker", TEST_TEXT_CAPS);
+  test_chain_init (
+      &chain, "lycheetokenizer model=MODEL ! lycheechunker detector=structure", TEST_TEXT_CAPS);
   read_and_ask (&chain, first, n);
   while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
     g_assert_true (lychee_session_append (session, test_chunk_meta (buffer)->chunk, NULL, &error));

@@ -11,7 +11,8 @@
 
 #define CHUNK_CAPS_OF(id) "application/x-lychee-chunks, model=(string)" id
 #define CHAIN                                                                                      \
-  "lycheetokenizer model=MODEL ! lycheechunker ! lycheeindexer name=i model=MODEL "                \
+  "lycheetokenizer model=MODEL ! lycheechunker detector=structure ! lycheeindexer name=i "         \
+  "model=MODEL "                                                                                   \
   "system-prompt=\"\" "
 
 static GstCaps *
@@ -211,7 +212,8 @@ test_no_template (void)
   tiny.no_template = TRUE;
   path = lychee_tiny_model_write (&tiny, test_dir (), "no-template.gguf");
   test_chain_init (&chain,
-      "lycheetokenizer model=DIR/no-template.gguf ! lycheechunker ! lycheeindexer "
+      "lycheetokenizer model=DIR/no-template.gguf ! lycheechunker detector=structure ! "
+      "lycheeindexer "
       "model=DIR/no-template.gguf",
       TEST_TEXT_CAPS);
   g_assert_cmpint (
@@ -221,7 +223,8 @@ test_no_template (void)
   test_chain_clear (&chain);
 
   test_chain_init (&chain,
-      "lycheetokenizer model=DIR/no-template.gguf ! lycheechunker ! lycheeindexer "
+      "lycheetokenizer model=DIR/no-template.gguf ! lycheechunker detector=structure ! "
+      "lycheeindexer "
       "model=DIR/no-template.gguf template=chatml",
       TEST_TEXT_CAPS);
   test_chain_say_much (&chain, 0, 2);
@@ -238,7 +241,8 @@ test_other_model_refused (void)
   GError *error = NULL;
 
   test_chain_init (&chain,
-      "lycheetokenizer model=OTHER ! lycheechunker ! lycheeindexer model=MODEL", TEST_TEXT_CAPS);
+      "lycheetokenizer model=OTHER ! lycheechunker detector=structure ! lycheeindexer model=MODEL",
+      TEST_TEXT_CAPS);
   g_assert_cmpint (test_chain_say (&chain, "This is the first line of the talk.", 0), ==,
       GST_FLOW_NOT_NEGOTIATED);
   message = test_wait_error (chain.bus);

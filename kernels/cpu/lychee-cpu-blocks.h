@@ -4,7 +4,9 @@
 /* The register blocks of the vector kernels: a few queries times a few keys or values at a time,
  * with all accumulators in registers. Over the vector operations of a lychee-cpu-vec-*.h. */
 
-#define TILE 64      /* keys a tile, and the stride of logits */
+#define TILE 64 /* keys a tile, and the stride of logits */
+#define TILE_GATHER                                                                                \
+  32 /* the same for rows anywhere: nothing is computed while the first one is fetched */
 #define TILE_LONG 32 /* the same for many queries and rows longer than ROW_SHORT */
 #define ROW_SHORT 128
 #define ROW_MAX 256
@@ -35,11 +37,14 @@ type_size (guint type)
   return type == F16 ? 2 : type == F32 ? 4 : 1;
 }
 
+/* Into the second level of the cache: what is on its way into the first holds one of its few line
+ * buffers until it has come, and loads of rows that are there already would wait for them. (Rows
+ * all over 755 MB, 3 queries: 42 ns a row instead of 53.) */
 static inline void
 prefetch_row (const void *row, guint bytes)
 {
   for (guint b = 0; b < bytes; b += 64)
-    __builtin_prefetch ((const guint8 *) row + b, 0, 3);
+    __builtin_prefetch ((const guint8 *) row + b, 0, 2);
 }
 
 /* Relative error below 2e-7 on [-87, 0]; 0 below, NaN for NaN. exp (x) = 2^n exp (r) with |r| <=

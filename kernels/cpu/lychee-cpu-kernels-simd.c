@@ -239,26 +239,27 @@ attend_block (const LycheeQueries *queries, const Keys *keys, guint at, guint n,
 static void
 attend_few (const LycheeQueries *queries, const Keys *keys, guint n_keys, LycheeSoftmax *softmax)
 {
+  guint tile = keys->k.rows ? TILE_GATHER : TILE;
   Tile k_tiles[2], v_tiles[2];
   float log_n[TILE];
 
-  fill_tile (&k_tiles[0], &keys->k, 0, MIN (n_keys, TILE));
-  fill_tile (&v_tiles[0], &keys->v, 0, MIN (n_keys, TILE));
+  fill_tile (&k_tiles[0], &keys->k, 0, MIN (n_keys, tile));
+  fill_tile (&v_tiles[0], &keys->v, 0, MIN (n_keys, tile));
   if (keys->k
           .rows) /* no processor foresees these, and later tiles are prefetched by earlier ones */
-    for (guint t = 0; t < MIN (n_keys, TILE); t++) {
+    for (guint t = 0; t < MIN (n_keys, tile); t++) {
       prefetch_row (k_tiles[0].row[t], queries->head_dim * sizeof (guint16));
       prefetch_row (v_tiles[0].row[t], queries->head_dim * sizeof (guint16));
     }
-  for (guint at = 0, turn = 0; at < n_keys; at += TILE, turn ^= 1) {
-    guint n = MIN (n_keys - at, TILE);
+  for (guint at = 0, turn = 0; at < n_keys; at += tile, turn ^= 1) {
+    guint n = MIN (n_keys - at, tile);
     const Tile *next_k = NULL, *next_v = NULL;
 
-    if (n_keys - at > TILE) {
-      guint n_next = MIN (n_keys - at - TILE, TILE);
+    if (n_keys - at > tile) {
+      guint n_next = MIN (n_keys - at - tile, tile);
 
-      fill_tile (&k_tiles[turn ^ 1], &keys->k, at + TILE, n_next);
-      fill_tile (&v_tiles[turn ^ 1], &keys->v, at + TILE, n_next);
+      fill_tile (&k_tiles[turn ^ 1], &keys->k, at + tile, n_next);
+      fill_tile (&v_tiles[turn ^ 1], &keys->v, at + tile, n_next);
       next_k = &k_tiles[turn ^ 1];
       next_v = &v_tiles[turn ^ 1];
     }

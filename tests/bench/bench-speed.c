@@ -18,6 +18,13 @@ compare_doubles (const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
+static double
+median (double *x, guint n)
+{
+  qsort (x, n, sizeof *x, compare_doubles);
+  return x[n / 2];
+}
+
 static void
 run (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output)
 {
@@ -76,13 +83,38 @@ measure_bandwidth (guint n_threads)
   return best;
 }
 
+/* Milliseconds of a token, and of its parts. */
+enum { WHOLE, SEARCH, READ, REST, MERGE, UPKEEP, ATTENTION, REMAINDER, N_PARTS };
+
 typedef struct {
   guint depth;
   gboolean sparse;
   guint budget;
-  gint n_tokens;
+  guint n_tokens;
   double bandwidth;
 } Decode;
+
+/* Parts are the times of all threads together, each of which works for as long as the pass takes.
+ */
+static void
+split_time (
+    const LycheeAttentionStats *stats, double whole, guint n_threads, guint token, double **times)
+{
+  const double part[] = { [SEARCH] = stats->ns_search,
+    [READ] = stats->ns_read,
+    [REST] = stats->ns_rest,
+    [MERGE] = stats->ns_merge,
+    [UPKEEP] = stats->ns_upkeep };
+
+  times[WHOLE][token] = whole;
+  times[ATTENTION][token] = 0;
+  for (guint i = SEARCH; i <= UPKEEP; i++) {
+    times[i][token] = part[i] / 1e6 / n_threads;
+    if (i != UPKEEP)
+      times[ATTENTION][token] += times[i][token];
+  }
+  times[REMAINDER][token] = whole - times[ATTENTION][token] - times[UPKEEP][token];
+}
 
 static void
 decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Decode *run_what)
@@ -96,42 +128,41 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   };
   const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
     .window = LYCHEE_DEFAULT_WINDOW };
-  g_autofree double *times = g_new (double, n);
+  double *times[N_PARTS], ms[N_PARTS], sum = 0, bytes, floor_ms;
   guint n_threads = lychee_executor_get_n_threads (executor);
   guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
-  double sum = 0, search, read, rest, upkeep, merge, attend, bytes, floor_ms;
-  LycheeAttentionStats stats;
+  LycheeAttentionStats stats, total = { 0 };
 
+  for (guint i = 0; i < N_PARTS; i++)
+    times[i] = g_new (double, n);
   if (run_what->sparse)
     lychee_cache_enable_index (cache, &indexing);
   bench_fill (model, forward, cache, depth);
   lychee_attention_set_options (attention, &options);
+  lychee_attention_set_timing (attention, TRUE);
   for (gint t = -WARM_UP; t < (gint) n; t++) {
     gint32 id = (t + WARM_UP) * 31 % lychee_model_get_n_vocab (model);
-    double before = bench_now ();
+    double before = bench_now (), whole;
 
-    if (t == 0) {
-      lychee_attention_reset_stats (attention);
-      lychee_attention_set_timing (attention, TRUE);
-    }
+    lychee_attention_reset_stats (attention);
     run (forward, cache, &id, 1, LYCHEE_OUTPUT_LAST);
-    if (t >= 0)
-      sum += times[t] = bench_now () - before;
+    whole = bench_now () - before;
+    if (t < 0)
+      continue;
+    sum += whole;
+    lychee_attention_get_stats (attention, &stats);
+    lychee_attention_add_stats (&total, &stats);
+    split_time (&stats, whole, n_threads, t, times);
   }
-  qsort (times, n, sizeof *times, compare_doubles);
-  lychee_attention_get_stats (attention, &stats);
+  for (guint i = 0; i < N_PARTS; i++) {
+    ms[i] = median (times[i], n);
+    g_free (times[i]);
+  }
 
-  /* Of all threads together; each works for as long as the pass takes. */
-  search = stats.ns_search / 1e6 / n / n_threads;
-  read = stats.ns_read / 1e6 / n / n_threads;
-  rest = stats.ns_rest / 1e6 / n / n_threads;
-  upkeep = stats.ns_upkeep / 1e6 / n / n_threads;
-  merge = stats.ns_merge / 1e6 / n / n_threads;
-  attend = search + read + rest + merge;
   bytes =
-      stats.sparse > 0 ? (double) stats.rows_read / n : (double) rows_per_token * (depth + n / 2);
+      total.sparse > 0 ? (double) total.rows_read / n : (double) rows_per_token * (depth + n / 2);
   bytes *= lychee_model_get_head_dim (model) * 2 * sizeof (guint16);
-  bytes += (double) stats.nodes_scored / n * lychee_model_get_head_dim (model);
+  bytes += (double) total.nodes_scored / n * lychee_model_get_head_dim (model);
   floor_ms = bytes / run_what->bandwidth * 1e3;
   if (bench->json)
     printf ("{\"depth\": %u, \"attention\": \"%s\", \"budget\": %u, \"ms_per_token\": %.3f, "
@@ -140,14 +171,15 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
             "\"remainder_ms\": %.3f, \"bytes_read\": %.0f, \"bandwidth\": %.3g, "
             "\"attention_over_bandwidth\": %.2f, \"dense_fallbacks\": %" G_GUINT64_FORMAT
             ", \"tokens\": %u, \"threads\": %u, \"cache\": \"real keys repeated with noise\"}\n",
-        depth, stats.sparse > 0 ? "sparse" : "dense", run_what->sparse ? run_what->budget : 0,
-        sum / n, times[n / 2], 1e3 * n / sum, search, read, rest, merge, upkeep,
-        sum / n - attend - upkeep, bytes, run_what->bandwidth, attend / floor_ms,
-        stats.dense_fallback, n, n_threads);
+        depth, total.sparse > 0 ? "sparse" : "dense", run_what->sparse ? run_what->budget : 0,
+        sum / n, ms[WHOLE], 1e3 * n / sum, ms[SEARCH], ms[READ], ms[REST], ms[MERGE], ms[UPKEEP],
+        ms[REMAINDER], bytes, run_what->bandwidth, ms[ATTENTION] / floor_ms, total.dense_fallback,
+        n, n_threads);
   else
     printf ("%7u  %-6s %8.2f %8.2f %8.1f | %7.2f %7.2f %7.2f %7.2f %8.2f | %7.2f %6.2f\n", depth,
-        stats.sparse > 0 ? "sparse" : "dense", sum / n, times[n / 2], 1e3 * n / sum, search, read,
-        rest + merge, upkeep, sum / n - attend - upkeep, bytes / 1e6, attend / floor_ms);
+        total.sparse > 0 ? "sparse" : "dense", sum / n, ms[WHOLE], 1e3 * n / sum, ms[SEARCH],
+        ms[READ], ms[REST] + ms[MERGE], ms[UPKEEP], ms[REMAINDER], bytes / 1e6,
+        ms[ATTENTION] / floor_ms);
   fflush (stdout);
 }
 
@@ -189,7 +221,8 @@ bench_decode (int argc, char **argv)
   };
   if (!bench.json)
     printf (
-        "%u threads, reading memory at %.1f GB/s; milliseconds a token, MB read for attention, and "
+        "%u threads, reading memory at %.1f GB/s; milliseconds a token (parts: medians), MB read "
+        "for attention, and "
         "its time over what that takes to read\n"
         "  depth  attn      mean   median tokens/s |  search    read    rest  upkeep     else |    "
         "  MB  ratio\n",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "lychee-chunker.h"
 #include "lychee-forward.h"
 #include "lychee-model.h"
 
@@ -33,12 +34,17 @@ LycheeCache *bench_new_cache (LycheeModel *model, guint max_tokens);
  * repeated with noise. For timing only. */
 void bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth);
 
+/* The chunks of a text (transfer full); its ids are appended to @ids. */
+GPtrArray *bench_chunk (LycheeTokenizer *tokenizer, LycheeChunker *chunker, const char *text,
+    gsize length, GArray *ids);
+
 int bench_tokens (int argc, char **argv);
 int bench_logits (int argc, char **argv);
 int bench_perplexity (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
 int bench_index (int argc, char **argv);
+int bench_chunks (int argc, char **argv);
 int bench_fidelity (int argc, char **argv);
 
 G_END_DECLS

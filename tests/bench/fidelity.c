@@ -2,21 +2,23 @@
 
 #include "fidelity.h"
 
-#include "lychee-chunker.h"
-
 #include <math.h>
 #include <string.h>
 
-/* Text to ids, and to the places where the chunker would cut it. */
 static void
-read_text (Fidelity *f)
+add_bos (Fidelity *f, GArray *ids)
 {
   LycheeTokenizer *tokenizer = lychee_model_get_tokenizer (f->model);
-  g_autoptr (LycheeEncoder) encoder = lychee_encoder_new (tokenizer, LYCHEE_TOKENIZER_NONE);
-  g_autoptr (LycheeChunker) chunker = lychee_chunker_new (8, 16);
-  g_autoptr (GArray) tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
-  g_autoptr (GPtrArray) chunks =
-      g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
+  gint32 bos = lychee_tokenizer_get_bos (tokenizer);
+
+  if (lychee_tokenizer_get_add_bos (tokenizer))
+    g_array_append_val (ids, bos);
+}
+
+void
+fidelity_cut (Fidelity *f, LycheeChunker *chunker)
+{
+  g_autoptr (GPtrArray) chunks = NULL;
   g_autofree char *text = NULL;
   g_autoptr (GError) error = NULL;
   gsize length;
@@ -24,28 +26,13 @@ read_text (Fidelity *f)
 
   if (!g_file_get_contents (f->text_path, &text, &length, &error))
     bench_fail ("%s", error->message);
+  g_clear_pointer (&f->ids, g_array_unref);
+  g_clear_pointer (&f->item_ends, g_array_unref);
   f->ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   f->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
-  if (lychee_tokenizer_get_add_bos (tokenizer)) {
-    gint32 bos = lychee_tokenizer_get_bos (tokenizer);
-
-    g_array_append_val (f->ids, bos);
-  }
+  add_bos (f, f->ids);
   end = f->ids->len;
-  lychee_encoder_push (encoder, text, length, tokens);
-  lychee_encoder_finish (encoder, tokens);
-  for (guint i = 0; i < tokens->len; i++) {
-    const LycheeToken *token = &g_array_index (tokens, LycheeToken, i);
-    LycheeChunkerToken place = { .id = token->id,
-      .text = text + token->offset,
-      .text_length = token->length,
-      .pts = LYCHEE_TIME_NONE,
-      .duration = LYCHEE_TIME_NONE };
-
-    g_array_append_val (f->ids, token->id);
-    lychee_chunker_push (chunker, &place, chunks);
-  }
-  lychee_chunker_drain (chunker, chunks);
+  chunks = bench_chunk (lychee_model_get_tokenizer (f->model), chunker, text, length, f->ids);
   for (guint i = 0; i < chunks->len; i++) {
     end += ((LycheeChunk *) chunks->pdata[i])->n_ids;
     g_array_append_val (f->item_ends, end);
@@ -94,6 +81,7 @@ void
 fidelity_open (Fidelity *f, const char *layers, const char *policies, const char *budgets)
 {
   g_autoptr (GArray) numbers = bench_parse_numbers ("--budgets", budgets);
+  g_autoptr (LycheeChunker) chunker = lychee_chunker_new (8, 16);
 
   if (!f->text_path)
     bench_fail ("--text is missing");
@@ -113,7 +101,7 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
   f->group = lychee_model_get_n_heads (f->model) / f->n_kv_heads;
   f->head_dim = lychee_model_get_head_dim (f->model);
   choose_layers (f, layers);
-  read_text (f);
+  fidelity_cut (f, chunker);
   if (f->ids->len < f->n_tokens + f->n_queries)
     bench_fail ("“%s” has %u tokens, which is not %u and %u queries", f->text_path, f->ids->len,
         f->n_tokens, f->n_queries);

@@ -39,6 +39,10 @@ void fidelity_open (
     Fidelity *fidelity, const char *layers, const char *policies, const char *budgets);
 void fidelity_close (Fidelity *fidelity);
 
+/* Reads the text's ids, and where @chunker cuts it, which policies by chunks go by. Done by open
+ * with a chunker that goes by structure. */
+void fidelity_cut (Fidelity *fidelity, LycheeChunker *chunker);
+
 /* Reads the text up to @n_tokens into the cache, densely. */
 void fidelity_read (Fidelity *fidelity, guint n_tokens);
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define SINKS 16
@@ -68,74 +69,129 @@ attend_rows (const LycheeCpuKernels *kernels, const LycheeQueries *queries, cons
   kernels->attend_gather (queries, keys, rows->value_offset, n, softmax);
 }
 
-/* Times decoding: @bench tokens, 90 heads each, every head an index of its own, so that caches are
- * as cold as they would be. */
+/* Times decoding: @bench tokens, 90 heads each, every head with an index and rows of its own, laid
+ * out as a cache lays them out, and as much read in between as a layer's weights: caches are as
+ * cold as they would be. Medians: the machine has other things to do. */
 typedef struct {
-  guint16 *store;
-  const guint16 **pages;
-  LycheeRows rows;
-  LycheeIndex *index;
-  float *q;
-} BenchHead;
+  const guint16 *k, *v; /* [n_tokens][dim] */
+  const float *q;
+} Source;
+
+#define WEIGHT_BYTES ((gsize) 3 << 20) /* of a layer, read by two threads */
+
+typedef struct {
+  GArray *search, *read, *rest;
+} Times;
+
+static int
+compare_doubles (gconstpointer a, gconstpointer b)
+{
+  double x = *(const double *) a, y = *(const double *) b;
+
+  return (x > y) - (x < y);
+}
+
+static double
+median (GArray *times)
+{
+  g_array_sort (times, compare_doubles);
+  return g_array_index (times, double, times->len / 2) * 1e6;
+}
 
 static void
-run_bench (GArray *heads, const Header *h, guint budget)
+run_bench (GArray *sources, const Header *h, guint end, char **budgets)
 {
   const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
   g_autoptr (LycheeSelection) selection = lychee_selection_new ();
-  guint n_made = heads->len, gn = h->group;
+  guint gn = h->group, dim = h->dim, n_pages = (h->n_tokens >> PAGE_SHIFT) + 1;
   g_autofree float *m = g_new (float, gn), *l = g_new (float, gn);
-  g_autofree float *o = g_new (float, gn * h->dim);
+  g_autofree float *o = g_new (float, gn *dim);
+  g_autofree LycheeIndex **index = g_new (LycheeIndex *, n_heads);
+  g_autofree const guint16 **pages = g_new (const guint16 *, (gsize) n_heads *n_pages);
+  g_autofree guint64 *weights = g_malloc (WEIGHT_BYTES * n_heads / 3);
   LycheeSoftmax softmax = { m, l, o };
-  double search = 0, read = 0, rest = 0, scored = 0, groups = 0;
+  gsize head_size = (gsize) dim << PAGE_SHIFT, page_size = head_size * 2 * n_heads;
+  volatile guint64 sink = 0;
 
-  for (guint i = n_made; i < (guint) n_heads; i++) {
-    BenchHead head = g_array_index (heads, BenchHead, i % n_made);
-    GError *error = NULL;
-    guint end = lychee_index_get_end (head.index);
-    LycheeIndexParams params = { .granularity = head.index->params.granularity,
-      .head_dim = h->dim,
-      .scale = 1 / sqrtf (h->dim),
+  memset (weights, 1, WEIGHT_BYTES * n_heads / 3);
+  for (guint p = 0; p < n_pages; p++) {
+    gpointer page;
+
+    if (posix_memalign (&page, 2 << 20, page_size * 2 + (2 << 20)) != 0)
+      g_error ("no memory");
+    madvise (page, page_size * 2 + (2 << 20), MADV_HUGEPAGE);
+    for (gint i = 0; i < n_heads; i++)
+      pages[(gsize) i * n_pages + p] = (guint16 *) page + i * 2 * head_size;
+  }
+  for (gint i = 0; i < n_heads; i++) {
+    const Source *source = &g_array_index (sources, Source, i % sources->len);
+    LycheeRows rows = { pages + (gsize) i * n_pages, PAGE_SHIFT, head_size };
+    LycheeIndexParams params = { .granularity = LYCHEE_GRANULARITY_TOKEN,
+      .head_dim = dim,
+      .scale = 1 / sqrtf (dim),
       .leaf_capacity = leaf,
       .coarse_capacity = coarse,
       .seed = i };
 
-    head.index = lychee_index_new (&params);
-    for (guint row = SINKS; row < end; row += chunk)
-      if (!lychee_index_append (
-              head.index, &head.rows, row, MIN ((guint) chunk, end - row), &error))
-        g_error ("%s", error->message);
-    g_array_append_val (heads, head);
-  }
-  for (gint token = -1; token < bench; token++)
-    for (guint i = 0; i < (guint) n_heads; i++) {
-      const BenchHead *head = &g_array_index (heads, BenchHead, i);
-      const float *q = head->q + (gsize) ((token + 1) % h->n_queries) * gn * h->dim;
-      LycheeIndexQuery query = { gn, q, budget, beam, !norest, TRUE };
-      LycheeQueries queries = { gn, h->dim, head->index->params.scale, q };
-      double t0 = now (), t1, t2, t3;
+    for (guint row = 0; row < h->n_tokens; row++) {
+      guint16 *to = (guint16 *) lychee_rows_key (&rows, dim, row);
 
-      lychee_index_search (head->index, &head->rows, &query, selection);
-      t1 = now ();
-      lychee_softmax_init (&softmax, gn, h->dim);
-      attend_rows (kernels, &queries, &head->rows, selection->rows, selection->n_rows, &softmax);
-      t2 = now ();
-      lychee_index_attend_rest (head->index, &query, selection, &softmax);
-      t3 = now ();
-      if (token < 0)
-        continue;
-      search += t1 - t0;
-      read += t2 - t1;
-      rest += t3 - t2;
-      scored += selection->nodes_scored;
-      groups += selection->n_rest;
+      memcpy (to, source->k + (gsize) row * dim, 2 * dim);
+      memcpy (to + head_size, source->v + (gsize) row * dim, 2 * dim);
     }
-  g_print (
-      "%u rows a head, budget %u, a head and token: search %.1f us, rest %.1f us, read %.1f us; "
-      "scored %.0f, groups %.0f\n",
-      lychee_index_get_end (g_array_index (heads, BenchHead, 0).index), budget,
-      search / bench / n_heads * 1e6, rest / bench / n_heads * 1e6, read / bench / n_heads * 1e6,
-      scored / bench / n_heads, groups / bench / n_heads);
+    index[i] = lychee_index_new (&params);
+  }
+  for (guint row = SINKS; row < end; row += chunk)
+    for (gint i = 0; i < n_heads; i++) {
+      LycheeRows rows = { pages + (gsize) i * n_pages, PAGE_SHIFT, head_size };
+      GError *error = NULL;
+
+      if (!lychee_index_append (index[i], &rows, row, MIN ((guint) chunk, end - row), &error))
+        g_error ("%s", error->message);
+    }
+  for (; *budgets; budgets++) {
+    Times times;
+    double scored = 0, groups = 0;
+    guint budget = atoi (*budgets) - SINKS - WINDOW;
+
+    times.search = g_array_new (FALSE, FALSE, sizeof (double));
+    times.read = g_array_new (FALSE, FALSE, sizeof (double));
+    times.rest = g_array_new (FALSE, FALSE, sizeof (double));
+    for (gint token = 0; token < bench; token++)
+      for (gint i = 0; i < n_heads; i++) {
+        const Source *source = &g_array_index (sources, Source, i % sources->len);
+        LycheeRows rows = { pages + (gsize) i * n_pages, PAGE_SHIFT, head_size };
+        const float *q = source->q + (gsize) (token % h->n_queries) * gn * dim;
+        LycheeIndexQuery query = { gn, q, budget, beam, !norest, TRUE };
+        LycheeQueries queries = { gn, dim, index[i]->params.scale, q };
+        double t0, t1, t2, t3;
+
+        if (i % 3 == 0)
+          for (gsize w = 0; w < WEIGHT_BYTES / 8; w += 8)
+            sink += weights[(i / 3 * WEIGHT_BYTES) / 8 + w];
+        t0 = now ();
+        lychee_index_search (index[i], &rows, &query, selection);
+        t1 = now ();
+        lychee_softmax_init (&softmax, gn, dim);
+        attend_rows (kernels, &queries, &rows, selection->rows, selection->n_rows, &softmax);
+        t2 = now ();
+        lychee_index_attend_rest (index[i], &query, selection, &softmax);
+        t3 = now ();
+        t3 -= t2;
+        t2 -= t1;
+        t1 -= t0;
+        g_array_append_val (times.search, t1);
+        g_array_append_val (times.read, t2);
+        g_array_append_val (times.rest, t3);
+        scored += selection->nodes_scored;
+        groups += selection->n_rest;
+      }
+    g_print (
+        "%u rows a head, budget %u, a head and token: search %.1f us, read %.1f us, rest %.1f us; "
+        "scored %.0f, groups %.0f\n",
+        lychee_index_get_end (index[0]), budget, median (times.search), median (times.read),
+        median (times.rest), scored / bench / n_heads, groups / bench / n_heads);
+  }
 }
 
 static void
@@ -229,7 +285,7 @@ main (int argc, char **argv)
     g_autofree float *q = g_new (float, (gsize) h.n_kv *h.n_queries *h.group *row);
     guint16 *store = NULL;
     const guint16 **pages = NULL;
-    g_autoptr (GArray) heads = g_array_new (FALSE, FALSE, sizeof (BenchHead));
+    g_autoptr (GArray) sources = g_array_new (FALSE, FALSE, sizeof (Source));
     g_autofree guint32 *list = g_new (guint32, h.n_tokens);
     guint gn = h.group;
     g_autofree float *m = g_new (float, 2 * gn), *l = g_new (float, 2 * gn);
@@ -261,7 +317,17 @@ main (int argc, char **argv)
           run_grow (&params, k + head_i * head, v + head_i * head, h.n_tokens);
           return 0;
         }
-        if (!store || bench) {
+        if (bench) {
+          Source source = { g_memdup2 (k + head_i * head, head * sizeof *k),
+            g_memdup2 (v + head_i * head, head * sizeof *v),
+            g_memdup2 (q + (gsize) head_i * h.n_queries * gn * row,
+                (gsize) h.n_queries * gn * row * sizeof *q) };
+
+          g_array_append_val (sources, source);
+          lychee_index_free (index);
+          continue;
+        }
+        if (!store) {
           store = g_new (guint16, n_pages * page_rows * 2 * row);
           pages = g_new (const guint16 *, n_pages);
           for (gsize p = 0; p < n_pages; p++)
@@ -293,14 +359,6 @@ main (int argc, char **argv)
         sum.splits += stats.splits;
         sum.rebuilds += stats.rebuilds;
         sum.rows_rebuilt += stats.rows_rebuilt;
-        if (bench) {
-          BenchHead one = { store, pages, rows, index,
-            g_memdup2 (q + (gsize) head_i * h.n_queries * gn * row,
-                (gsize) h.n_queries * gn * row * sizeof *q) };
-
-          g_array_append_val (heads, one);
-          continue;
-        }
         for (guint qi = 0; qi < h.n_queries; qi++) {
           const float *query = q + ((gsize) head_i * h.n_queries + qi) * gn * row;
           LycheeQueries queries = { gn, h.dim, params.scale, query };
@@ -358,8 +416,7 @@ main (int argc, char **argv)
       }
     }
     if (bench) {
-      for (guint b = 0; b < n_budgets; b++)
-        run_bench (heads, &h, atoi (budgets[b]) - SINKS - WINDOW);
+      run_bench (sources, &h, end, budgets);
       return 0;
     }
   }
