@@ -56,28 +56,32 @@ find_rows (const LycheeCudaAttend &p, Rows *r)
 /* Where the keys of a split lie: a list of up to three runs. */
 struct Keys {
   int begin, end;              /* of the split, in the list */
-  int n_sinks, n_rows, recent; /* runs: 0 .., selected, and from @recent on */
+  int n_sinks, n_rows, recent; /* rows 0 .., selected ones, and from place @recent on */
+  int head, skip;
   const int *selected;
 };
 
 __device__ __forceinline__ Keys
 find_keys (const LycheeCudaAttend &p, const Rows &r, int keys)
 {
-  int first = p.step->first + r.first_token; /* of the block's positions */
+  LycheeCudaStep step = *p.step;
+  int first = step.first - step.skip + r.first_token; /* place of the block's first token */
   int end = first + (r.row + r.n_rows - 1) / r.group + 1, n, size;
   Keys k;
 
+  k.head = step.head;
+  k.skip = step.skip;
+  k.n_sinks = k.n_rows = 0;
+  k.selected = nullptr;
   if (p.selection) {
     LycheeCudaSelection s = p.selection[r.job];
 
     k.n_sinks = s.n_sinks;
     k.n_rows = s.n_rows;
-    k.recent = s.recent;
+    k.recent = s.recent - step.skip;
     k.selected = p.selected + (size_t) r.job * p.budget;
   } else {
-    k.n_sinks = k.n_rows = 0;
     k.recent = p.window > 0 ? max (0, first + r.row / r.group + 1 - p.window) : 0;
-    k.selected = nullptr;
   }
   n = k.n_sinks + k.n_rows + end - k.recent;
   size = ((n + p.n_splits - 1) / p.n_splits + keys - 1) / keys * keys;
@@ -94,7 +98,7 @@ get_row (const Keys &k, int i)
   if (i < k.n_sinks)
     return i;
   i -= k.n_sinks;
-  return i < k.n_rows ? k.selected[i] : k.recent + i - k.n_rows;
+  return i < k.n_rows ? k.selected[i] : lychee_cuda_row (k.recent + i - k.n_rows, k.head, k.skip);
 }
 
 template <typename T, int D>
@@ -211,7 +215,10 @@ __launch_bounds__ (THREADS) attend_kernel (LycheeCudaAttend p)
   Keys keys = find_keys (p, r, S::keys);
   size_t at = (size_t) blockIdx.x * r.total + r.at;
   int n_tiles = (keys.end - keys.begin + S::keys - 1) / S::keys;
-  int position = p.step->first + r.first_token + (r.row + g) / r.group;
+  int own_row = p.step->first + r.first_token + (r.row + g) / r.group;
+  /* Of a window, places count; a token's own lies behind what was forgotten. */
+  int oldest =
+      p.window > 0 ? lychee_cuda_row (own_row - keys.skip - p.window + 1, keys.head, keys.skip) : 0;
 
   if (n_tiles == 0) {
     if ((int) threadIdx.x < r.n_rows) {
@@ -282,7 +289,7 @@ __launch_bounds__ (THREADS) attend_kernel (LycheeCudaAttend p)
 #pragma unroll
       for (int c = 0; c < 2; c++) {
         int row = tile_ids[warp * S::warp_keys + 8 * j + 2 * t + c];
-        bool seen = row >= 0 && row <= position && (p.window == 0 || row > position - p.window);
+        bool seen = row >= oldest && row >= 0 && row <= own_row;
 
         s[j][c] = seen ? (s[j][c] + s[j][c + 2]) * p.scale * LYCHEE_LOG2E : -INFINITY;
         most = fmaxf (most, s[j][c]);

@@ -20,14 +20,16 @@ __device__ __forceinline__ void
 load_keys (const LycheeCudaAttend &p, int begin, int end, T *k_tile, T *v_tile)
 {
   typedef ChunkShape<D> S;
+  const int head = p.step->head, skip = p.step->skip;
   const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
 
   for (int i = threadIdx.x; i < S::keys * (D / 8); i += THREADS) {
-    int key = i / (D / 8), part = i % (D / 8) * 8, row = begin + key;
-    bool there = row < end;
-    const T *from = static_cast<const T *> (p.pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
+    int key = i / (D / 8), part = i % (D / 8) * 8;
+    bool there = begin + key < end;
+    int row = there ? lychee_cuda_row (begin + key, head, skip) : 0;
+    const T *from = static_cast<const T *> (p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) +
                     p.layer_offset + 2 * blockIdx.y * head_size +
-                    (size_t) (there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0) * D + part;
+                    (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * D + part;
 
     lychee_copy_async (k_tile + key * S::stride + part, from, there);
     lychee_copy_async (v_tile + key * S::stride + part, from + head_size, there);
@@ -47,7 +49,8 @@ __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
   T *v_tile = k_tile + 2 * S::keys * S::stride;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   int group = p.n_heads / p.n_kv_heads, n_rows = p.n_tokens * group, row0 = blockIdx.x * ROWS;
-  int first = p.step->first, last_row = min (row0 + ROWS, n_rows) - 1;
+  int first = p.step->first - p.step->skip; /* here everything is counted by places */
+  int last_row = min (row0 + ROWS, n_rows) - 1;
   int begin = p.window > 0 ? max (0, first + row0 / group + 1 - p.window) : 0;
   int end = first + last_row / group + 1;
   int size = ((end - begin + p.n_splits - 1) / p.n_splits + S::keys - 1) / S::keys * S::keys;

@@ -89,7 +89,8 @@ rope_table_kernel (LycheeCudaRopeTable p)
   int i = blockIdx.x * blockDim.x + threadIdx.x;
 
   if (i < p.n_tokens * p.n_pairs) {
-    double angle = (double) (p.step->first + i / p.n_pairs) * p.frequency[i % p.n_pairs];
+    double angle =
+        (double) (p.step->origin + p.step->first + i / p.n_pairs) * p.frequency[i % p.n_pairs];
 
     p.table[2 * i] = p.scale * (float) cos (angle);
     p.table[2 * i + 1] = p.scale * (float) sin (angle);
@@ -154,11 +155,11 @@ template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (Lyche
     to[first] = x;
     to[second] = y;
   } else {
-    int position = p.step->first + token;
+    int row = p.step->first + token;
     size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * d;
-    T *page = static_cast<T *> (p.pages[position >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
+    T *page = static_cast<T *> (p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
     T *to = page + (2 * kv_head + is_value) * head_size +
-            (size_t) (position & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
+            (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
     T *copy = static_cast<T *> (p.copy) +
               (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) * d;
 

@@ -14,9 +14,18 @@
 
 /* What changes from pass to pass, in device memory, so that a captured graph stays right. */
 typedef struct {
-  int first;    /* position of the pass's first token */
-  int n_tokens; /* that it has: never more than the launch was made for */
+  int first;      /* row of the pass's first token */
+  int n_tokens;   /* that it has: never more than the launch was made for */
+  int head, skip; /* rows head .. head + skip - 1 were forgotten */
+  int origin;     /* position of row 0 */
 } LycheeCudaStep;
+
+/* Rows that are held are numbered without gaps by their place. */
+static inline __host__ __device__ int
+lychee_cuda_row (int place, int head, int skip)
+{
+  return place < head ? place : place + skip;
+}
 
 /* x[token] = scale embedding[ids[token]] */
 typedef struct {

@@ -377,7 +377,7 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
   LYCHEE_SHARED (int, found, 2);
   LYCHEE_DYNAMIC_SHARED (memory);
   int n_blocks = gridDim.x / p.n_kv_heads, group = p.n_heads / p.n_kv_heads;
-  int block_queries = p.block_tokens * group, first = p.step->first, certain, budget, total;
+  int block_queries = p.block_tokens * group, certain, budget, total;
   int n_opened = 0, n_leaves = 0, n_rows = 0;
   LycheeCudaSelection selection;
   float *node_most;
@@ -401,10 +401,11 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
   s.map = reinterpret_cast<unsigned *> (node_most + block_queries);
 
   total = s.head.end - s.head.begin;
-  selection.recent = max (s.head.end, min (p.sinks, first));
-  selection.n_sinks = min (p.sinks, selection.recent);
+  LycheeCudaStep step = *p.step;
+  selection.n_sinks = step.skip > 0 ? step.head : min (p.sinks, step.first);
+  selection.recent = max (s.head.end, selection.n_sinks + step.skip);
   selection.n_rest = 0;
-  certain = min (p.sinks, first) + first - selection.recent;
+  certain = selection.n_sinks + step.first - selection.recent;
   budget = max (0, p.budget - certain);
   if (total <= budget) {
     for (int i = threadIdx.x; i < total; i += THREADS)

@@ -272,7 +272,7 @@ static Plan
 make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = pass->first + n;
+  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = pass->first - pass->skip + n;
   int blocks = has_few_queries (h, n) ? divide_up (n * group, 8) : divide_up (n * group, 64);
   Plan plan;
 
@@ -351,7 +351,7 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
 {
   const LycheeCudaHparams &h = w->model->hparams;
   size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
-  LycheeCudaStep step = { pass->first, pass->n_tokens };
+  LycheeCudaStep step = { pass->first, pass->n_tokens, pass->head, pass->skip, pass->origin };
   char *host;
 
   if (pass->n_pages > w->n_pages)

@@ -132,7 +132,9 @@ typedef int (*LycheeCudaIndexFunc) (void *data, int layer, LycheeCudaHead *heads
 typedef struct {
   const int *ids;
   int n_tokens;
-  int first; /* position of the first one */
+  int first;      /* row of the first one */
+  int head, skip; /* rows head .. head + skip - 1 were forgotten */
+  int origin;     /* position of row 0 */
   LycheeCudaOutput output;
   void *const *pages; /* [n_pages] device memory, which has room for the tokens */
   int n_pages;

@@ -140,7 +140,7 @@ static void
 test_dense ()
 {
   const struct {
-    int dim, heads, kv_heads, n_tokens, first, n_splits, window;
+    int dim, heads, kv_heads, n_tokens, first, n_splits, window, head, skip;
   } cases[] = {
     { 64, 1, 1, 1, 0, 1, 0 },  /* a single key */
     { 64, 9, 3, 1, 0, 4, 0 },  /* splits without keys */
@@ -162,6 +162,10 @@ test_dense ()
     { 128, 4, 1, 20, 150, 2, 37 },
     { 64, 2, 1, 3, 5, 1, 1 }, /* a token sees itself only */
     { 64, 9, 3, 1, 4200, 9, 0 },
+    { 64, 9, 3, 1, 700, 3, 0, 20, 300 }, /* rows were forgotten */
+    { 128, 4, 2, 5, 700, 2, 200, 20, 500 },
+    { 64, 4, 1, 30, 600, 2, 60, 5, 560 }, /* a window over both ends of them */
+    { 96, 2, 1, 1, 512, 2, 0, 1, 510 },
   };
 
   for (auto &c : cases)
@@ -171,7 +175,8 @@ test_dense ()
         Cache cache (random, bf16, c.dim, c.kv_heads, c.first + c.n_tokens, 2);
         std::vector<float> q = random.normals ((size_t) c.n_tokens * c.heads * c.dim), used, mass;
         Array<float> q_array (q);
-        Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens } });
+        Array<LycheeCudaStep> step (
+            std::vector<LycheeCudaStep>{ { c.first, c.n_tokens, c.head, c.skip, 0 } });
         LycheeCudaAttend params = {};
         double worst = 0, scale = 1 / sqrt (c.dim);
         /* A chunk's queries are rounded; its weights too, with errors that even out. */
@@ -196,15 +201,15 @@ test_dense ()
           used.push_back (chunk ? test::from_bits (bf16, test::to_bits (bf16, x)) : x);
         for (int token = 0; token < c.n_tokens; token++)
           for (int head = 0; head < c.heads; head++) {
-            int position = c.first + token, group = c.heads / c.kv_heads;
+            int place = c.first - c.skip + token, group = c.heads / c.kv_heads;
             std::vector<int> rows;
             size_t at = ((size_t) token * c.heads + head) * c.dim;
             double log_mass;
 
             if (c.n_tokens > 20 && token % 7 != 0 && token != c.n_tokens - 1)
               continue;
-            for (int i = c.window ? std::max (0, position + 1 - c.window) : 0; i <= position; i++)
-              rows.push_back (i);
+            for (int i = c.window ? std::max (0, place + 1 - c.window) : 0; i <= place; i++)
+              rows.push_back (lychee_cuda_row (i, c.head, c.skip));
             worst = std::max (worst, distance (&got[at], reference (cache, head / group, &used[at],
                                                              scale, rows, {}, &log_mass)));
             CHECK (fabs (mass[((size_t) head / group * c.n_tokens + token) * group + head % group] -
@@ -443,7 +448,8 @@ struct Case {
   const char *name;
   int dim, heads, kv_heads, n_tokens, block_tokens, first, index_end, sinks, budget;
   float beam;
-  int rest, node_rows, leaf_rows, special; /* 1: all queries are 0; 2: one is not a number */
+  int rest, node_rows, leaf_rows, special, head,
+      skip; /* 1: all queries are 0; 2: one is not a number */
 };
 
 static void
@@ -470,6 +476,8 @@ test_sparse ()
     { "not a number", 64, 4, 2, 1, 1, 1500, 1400, 16, 200, 1, 1, 136, 24, 2 },
     { "blocks of tokens", 64, 6, 2, 21, 8, 1200, 1130, 16, 256, 1, 1, 136, 24, 0 },
     { "blocks, large heads", 128, 8, 2, 5, 4, 900, 820, 16, 200, 1, 1, 224, 36, 0 },
+    { "rows forgotten", 64, 4, 2, 1, 1, 3000, 2930, 16, 256, 0, 1, 136, 24, 0, 30, 1000 },
+    { "most rows forgotten", 64, 4, 2, 3, 2, 1500, 1430, 16, 300, 0, 1, 136, 24, 0, 30, 1390 },
     { "long", 64, 2, 1, 1, 1, 140000, 139930, 16, 1024, 0, 1, 136, 24, 0 },
   };
 
@@ -485,7 +493,7 @@ test_sparse ()
     int max_nodes = 1, max_leaves = 1;
 
     for (int i = 0; i < c.kv_heads; i++) {
-      int begin = c.index_end > 0 ? c.sinks : 0;
+      int begin = c.skip > 0 ? c.head + c.skip : c.index_end > 0 ? c.sinks : 0;
       Index *index = new Index (random, c.dim, begin, c.index_end, c.node_rows, c.leaf_rows);
       int leaves = 0;
 
@@ -503,7 +511,8 @@ test_sparse ()
       q[0] = NAN;
     Array<float> q_array (q);
     Array<LycheeCudaHead> head_array (heads);
-    Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens } });
+    Array<LycheeCudaStep> step (
+        std::vector<LycheeCudaStep>{ { c.first, c.n_tokens, c.head, c.skip, 0 } });
     Array<LycheeCudaSelection> selection (n_jobs);
     size_t jobs = (size_t) n_jobs, nodes = (size_t) max_nodes, all_leaves = (size_t) max_leaves;
     Array<int> selected (jobs * c.budget), count (jobs * nodes), opened (jobs * nodes * 2);
@@ -528,8 +537,8 @@ test_sparse ()
       const Index &index = *indexes[(size_t) (job / n_blocks)];
       int first_token = job % n_blocks * c.block_tokens;
       int n_tokens = std::min (c.block_tokens, c.n_tokens - first_token);
-      int recent = std::max (c.index_end, std::min (c.sinks, c.first));
-      int certain = std::min (c.sinks, c.first) + c.first - recent;
+      int sinks = c.skip > 0 ? c.head : std::min (c.sinks, c.first);
+      int recent = std::max (c.index_end, sinks + c.skip), certain = sinks + c.first - recent;
       std::vector<const float *> queries;
 
       for (int r = 0; r < n_tokens * group; r++)
@@ -543,7 +552,7 @@ test_sparse ()
         estimated +=
             (unsigned long long) (c.index_end - index.begin - (int) f.rows.size ()) * n_tokens;
       CHECK (got[job].n_rows == (int) f.rows.size ());
-      CHECK (got[job].recent == recent && got[job].n_sinks == std::min (c.sinks, recent));
+      CHECK (got[job].recent == recent && got[job].n_sinks == sinks);
       got_rows.resize (std::max (got_rows.size (), (size_t) (job + 1) * c.budget));
       std::vector<int> rows (
           &got_rows[(size_t) job * c.budget], &got_rows[(size_t) job * c.budget] + got[job].n_rows),

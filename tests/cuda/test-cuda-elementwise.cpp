@@ -149,7 +149,7 @@ test_rope ()
       Array<float> turns ((size_t) c.n_tokens * n_pairs * 2);
       Array<float> q ((size_t) c.n_tokens * c.heads * c.dim);
       Array<uint16_t> copy ((size_t) 2 * c.kv_heads * c.n_tokens * c.dim);
-      Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens } });
+      Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens, 0, 0, 7 } });
       LycheeCudaRopeTable table_params = { c.n_tokens, n_pairs, step.data, frequency_array.data,
         1.25f, turns.data };
       LycheeCudaRope params = {};
@@ -195,7 +195,7 @@ test_rope ()
           y = x;
           for (int i = 0; kind < 2 && i < n_pairs; i++) {
             int a = c.neox ? i : 2 * i, b = c.neox ? i + n_pairs : 2 * i + 1;
-            double angle = (c.first + token) * frequency[i];
+            double angle = (7 + c.first + token) * frequency[i];
 
             y[a] = 1.25 * (x[a] * cos (angle) - x[b] * sin (angle));
             y[b] = 1.25 * (x[a] * sin (angle) + x[b] * cos (angle));
