@@ -51,6 +51,11 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
 
+/* The context that its keys are rotated for, 0: as the model was trained (see
+ * lychee_model_get_stretch ()). Forks have the same. Only while the cache is empty. */
+void lychee_cache_set_rope_context (LycheeCache *cache, guint n_context);
+guint lychee_cache_get_rope_context (LycheeCache *cache);
+
 /* Around anything that changes the indexes: a fork in another thread waits for it. */
 void lychee_cache_lock_index (LycheeCache *cache);
 void lychee_cache_unlock_index (LycheeCache *cache);

@@ -61,6 +61,7 @@ struct _LycheeCache {
   guint head_dim;
   guint max_tokens;
   guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
+  guint rope_context;
   Budget *budget;
 
   gint length; /* atomic: readers see rows below it complete */
@@ -477,6 +478,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       cache->max_tokens, budget_ref (cache->budget));
   guint length, n_full, n_open;
 
+  fork->rope_context = cache->rope_context;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   grow_tables (fork, cache->n_pages);
@@ -906,6 +908,20 @@ lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexi
     if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
       cache->indexes[i] = lychee_index_new (&params);
   }
+}
+
+void
+lychee_cache_set_rope_context (LycheeCache *cache, guint n_context)
+{
+  g_return_if_fail (lychee_cache_get_length (cache) == 0);
+
+  cache->rope_context = n_context;
+}
+
+guint
+lychee_cache_get_rope_context (LycheeCache *cache)
+{
+  return cache->rope_context;
 }
 
 const LycheeCacheIndexing *

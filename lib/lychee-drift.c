@@ -59,7 +59,7 @@ struct _LycheeDrift {
 static void
 read_row (LycheeDrift *drift, gint32 id, float *row)
 {
-  struct ggml_tensor *table = lychee_model_get_embedding (drift->model);
+  struct ggml_tensor *table = lychee_model_get_tensors (drift->model)->embedding;
   const char *data = (const char *) table->data + id * table->nb[1];
 
   if (table->type == GGML_TYPE_F32)

@@ -34,12 +34,33 @@ typedef struct {
 
 struct _LycheeForward {
   LycheeModel *model;
+  LycheeRope ropes[2]; /* of global and of local layers */
+  guint n_context;     /* what they are for */
   LycheeExecutor *executor;
   LycheeAttention *attention;
   Node *nodes; /* [n_layers], what the custom operations are handed */
   Graph graphs[N_GRAPHS];
   guint64 n_runs;
 };
+
+static void
+graph_clear (Graph *graph)
+{
+  g_clear_pointer (&graph->allocator, ggml_gallocr_free);
+  g_clear_pointer (&graph->context, ggml_free);
+  graph->graph = NULL;
+}
+
+/* For keys that are rotated for a context of @n_context tokens. */
+static void
+set_context (LycheeForward *f, guint n_context)
+{
+  for (guint i = 0; i < N_GRAPHS; i++)
+    graph_clear (&f->graphs[i]);
+  for (guint local = 0; local < 2; local++)
+    lychee_model_get_rope (f->model, local, n_context, &f->ropes[local]);
+  f->n_context = n_context;
+}
 
 LycheeForward *
 lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
@@ -51,18 +72,13 @@ lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
   f->executor = lychee_executor_ref (executor);
   f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
       lychee_executor_get_n_threads (executor));
+  lychee_attention_set_layers (
+      f->attention, lychee_model_get_local_layers (model), hp->window, hp->attention_scale);
+  set_context (f, 0);
   f->nodes = g_new (Node, hp->n_layers);
   for (guint i = 0; i < hp->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
   return f;
-}
-
-static void
-graph_clear (Graph *graph)
-{
-  g_clear_pointer (&graph->allocator, ggml_gallocr_free);
-  g_clear_pointer (&graph->context, ggml_free);
-  graph->graph = NULL;
 }
 
 void
@@ -115,11 +131,18 @@ custom (struct ggml_context *c, gint64 ne0, gint64 ne1, struct ggml_tensor *a,
       c, GGML_TYPE_F32, ne0, ne1, 1, 1, args, b ? 2 : 1, op, GGML_N_TASKS_MAX, node);
 }
 
+/* @weight (nullable): not normed */
 static struct ggml_tensor *
 norm (struct ggml_context *c, const LycheeHparams *hp, struct ggml_tensor *x,
     struct ggml_tensor *weight)
 {
-  return ggml_mul (c, ggml_rms_norm (c, x, hp->norm_eps), weight);
+  return weight ? ggml_mul (c, ggml_rms_norm (c, x, hp->norm_eps), weight) : x;
+}
+
+static struct ggml_tensor *
+scale (struct ggml_context *c, struct ggml_tensor *x, float factor)
+{
+  return factor == 1 ? x : ggml_scale (c, x, factor);
 }
 
 /* weight x + bias */
@@ -131,18 +154,45 @@ project (struct ggml_context *c, struct ggml_tensor *weight, struct ggml_tensor 
   return bias ? ggml_add (c, x, bias) : x;
 }
 
-/* [head_dim x heads][n] -> the same, each head rotated by its token's position */
+/* Queries or keys: [head_dim x heads][n] -> the same, each head normed where @weight is one, and
+ * rotated by its token's position */
 static struct ggml_tensor *
-rope (struct ggml_context *c, LycheeForward *f, struct ggml_tensor *x, guint n_heads,
-    struct ggml_tensor *positions)
+rotate (struct ggml_context *c, LycheeForward *f, guint layer, struct ggml_tensor *x, guint n_heads,
+    struct ggml_tensor *weight, struct ggml_tensor *positions)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+  const LycheeRope *r = &f->ropes[lychee_model_get_layer (f->model, layer)->local ? 1 : 0];
 
-  x = ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]);
-  /* The files have queries and keys permuted for rotation of neighbouring pairs. */
-  return ggml_rope_ext (c, x, positions, lychee_model_get_rope_factors (f->model), hp->n_rot,
-      GGML_ROPE_TYPE_NORMAL, hp->rope_n_context, hp->rope_freq_base, hp->rope_freq_scale,
-      hp->rope_ext_factor, hp->rope_attn_factor, 32.0f, 1.0f);
+  x = norm (c, hp, ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]), weight);
+  return ggml_rope_ext (c, x, positions, r->factors, r->n_rot, r->mode, r->n_context, r->freq_base,
+      r->freq_scale, r->ext_factor, r->attn_factor, r->beta_fast, r->beta_slow);
+}
+
+static struct ggml_tensor *
+feed_forward (
+    struct ggml_context *c, LycheeForward *f, const LycheeLayer *layer, struct ggml_tensor *x)
+{
+  struct ggml_tensor *gate = project (c, layer->gate, layer->gate_b, x);
+  struct ggml_tensor *up = project (c, layer->up, layer->up_b, x);
+
+  if (lychee_model_get_description (f->model)->activation == LYCHEE_ACTIVATION_GELU)
+    x = ggml_geglu_split (c, gate, up);
+  else
+    x = ggml_swiglu_split (c, gate, up);
+  return project (c, layer->down, layer->down_b, x);
+}
+
+static struct ggml_tensor *
+get_logits (struct ggml_context *c, LycheeForward *f, struct ggml_tensor *x)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+  const LycheeTensors *t = lychee_model_get_tensors (f->model);
+
+  x = project (c, t->output, t->output_b, norm (c, hp, x, t->output_norm));
+  x = scale (c, x, hp->logit_scale);
+  if (hp->logit_cap > 0)
+    x = ggml_scale (c, ggml_tanh (c, ggml_scale (c, x, 1 / hp->logit_cap)), hp->logit_cap);
+  return x;
 }
 
 static struct ggml_tensor *
@@ -169,7 +219,8 @@ build (LycheeForward *f, Graph *g)
   g->positions = ggml_new_tensor_1d (c, GGML_TYPE_I32, g->n_tokens);
   ggml_set_input (g->ids);
   ggml_set_input (g->positions);
-  x = ggml_get_rows (c, lychee_model_get_embedding (f->model), g->ids);
+  x = ggml_get_rows (c, lychee_model_get_tensors (f->model)->embedding, g->ids);
+  x = scale (c, x, hp->embedding_scale);
 
   for (guint i = 0; i < hp->n_layers; i++) {
     const LycheeLayer *layer = lychee_model_get_layer (f->model, i);
@@ -179,14 +230,14 @@ build (LycheeForward *f, Graph *g)
     struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
     struct ggml_tensor *q, *y;
 
-    k = rope (c, f, k, hp->n_kv_heads, g->positions);
+    k = rotate (c, f, i, k, hp->n_kv_heads, layer->k_norm, g->positions);
     y = custom (c, 1, 1, k, v, op_store, &f->nodes[i]);
     if (is_last && g->output == LYCHEE_OUTPUT_NONE) {
       g->result = y; /* the cache has all that anyone will read */
       break;
     }
     q = project (c, layer->q, layer->q_b, normed);
-    q = rope (c, f, q, hp->n_heads, g->positions);
+    q = rotate (c, f, i, q, hp->n_heads, layer->q_norm, g->positions);
     y = custom (c, 1, 1, q, y, op_attend, &f->nodes[i]);
     y = custom (
         c, (gint64) hp->head_dim * hp->n_heads, g->n_tokens, y, NULL, op_merge, &f->nodes[i]);
@@ -194,17 +245,15 @@ build (LycheeForward *f, Graph *g)
       y = last_column (c, y);
       x = last_column (c, x);
     }
-    x = ggml_add (c, x, project (c, layer->o, layer->o_b, y));
-    normed = norm (c, hp, x, layer->ffn_norm);
-    y = ggml_swiglu_split (
-        c, ggml_mul_mat (c, layer->gate, normed), ggml_mul_mat (c, layer->up, normed));
-    x = ggml_add (c, x, ggml_mul_mat (c, layer->down, y));
+    y = norm (c, hp, project (c, layer->o, layer->o_b, y), layer->attn_post_norm);
+    x = ggml_add (c, x, scale (c, y, hp->residual_scale));
+    y = feed_forward (c, f, layer, norm (c, hp, x, layer->ffn_norm));
+    y = norm (c, hp, y, layer->ffn_post_norm);
+    x = ggml_add (c, x, scale (c, y, hp->residual_scale));
   }
 
-  if (g->output != LYCHEE_OUTPUT_NONE) {
-    x = norm (c, hp, x, lychee_model_get_output_norm (f->model));
-    g->result = ggml_mul_mat (c, lychee_model_get_output (f->model), x);
-  }
+  if (g->output != LYCHEE_OUTPUT_NONE)
+    g->result = get_logits (c, f, x);
   ggml_set_output (g->result);
   ggml_build_forward_expand (g->graph, g->result);
 }
@@ -265,6 +314,8 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
+  if (lychee_cache_get_rope_context (cache) != f->n_context)
+    set_context (f, lychee_cache_get_rope_context (cache));
   graph = get_graph (f, n, output, error);
   if (!graph)
     return FALSE;

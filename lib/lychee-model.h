@@ -54,5 +54,7 @@ LYCHEE_API guint lychee_model_get_n_kv_heads (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_head_dim (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_vocab (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_context (LycheeModel *model);
+/* How far YaRN has to stretch its positions for a context of so many tokens; 1: not at all. */
+LYCHEE_API double lychee_model_get_stretch (LycheeModel *model, guint n_context);
 
 G_END_DECLS

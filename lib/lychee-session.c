@@ -34,6 +34,8 @@
 
 #include "lychee-session-private.h"
 
+#include "lychee-model-private.h"
+
 #include <string.h>
 
 /* It must not speak of transcripts: a small model then speaks of itself. */
@@ -99,11 +101,13 @@ lychee_session_constructed (GObject *object)
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   if (!s->cache) {
-    const LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
+    LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
 
     s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model), s->max_memory);
+    lychee_cache_set_rope_context (s->cache, lychee_cache_get_max_tokens (s->cache));
+    lychee_model_describe_indexing (s->model, &indexing);
     lychee_cache_enable_index (s->cache, &indexing);
   }
 }

@@ -164,6 +164,10 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
     break;
   case GST_MESSAGE_WARNING:
     gst_message_parse_warning (message, &error, &debug);
+    /* An empty transcript has no answer, which is an error here. */
+    if (g_error_matches (error, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE)) {
+      break;
+    }
     say (run, "lychee-summarize: warning: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
         error->message);
     if (run->verbose && debug != NULL) {
@@ -193,6 +197,13 @@ on_interrupt (gpointer user_data)
   run->interrupted = TRUE;
   g_main_loop_quit (run->loop);
   return G_SOURCE_REMOVE; /* a second time, the signal ends the program as it always does */
+}
+
+/* Why there is no answer, or NULL. */
+static const char *
+get_reason (Run *run)
+{
+  return run->answer != NULL ? gst_structure_get_string (run->answer, "reason") : NULL;
 }
 
 static void
@@ -483,6 +494,12 @@ main (int argc, char **argv)
   if (run.interrupted) {
     say (&run, "lychee-summarize: ", "interrupted");
     run.exit_status = 130;
+  } else if (get_reason (&run) != NULL) {
+    /* Where it failed, the error has said so. */
+    if (run.exit_status == 0) {
+      say (&run, "lychee-summarize: error: ", "%s", get_reason (&run));
+    }
+    run.exit_status = 1;
   } else if (run.answer != NULL) {
     print_figures (&run);
   } else if (run.exit_status == 0) {

@@ -572,6 +572,11 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   case GST_EVENT_EOS:
     gst_lychee_chunker_drain (self);
     break;
+  case GST_EVENT_CUSTOM_DOWNSTREAM:
+    /* What was said before a question is part of what it is about. */
+    if (gst_event_has_name (event, "lychee-ask"))
+      gst_lychee_chunker_drain (self);
+    break;
   case GST_EVENT_GAP:
     gst_lychee_chunker_gap (self, event);
     break;

@@ -4,53 +4,83 @@
  * SECTION:element-lycheedecoder
  * @title: lycheedecoder
  *
- * Answers a question about a transcript, or sums it up, from the keys and values that lycheeindexer
- * keeps of it.
+ * Answers questions about a transcript, while it runs and when it has ended, from the keys and
+ * values that lycheeindexer keeps of it.
  *
- * When the transcript ends, #lycheedecoder:prompt is put to the model, and the answer goes
- * downstream while it is made: a buffer for each piece of text, always whole UTF-8 characters, with
- * the time of the end of the transcript as timestamp. End of stream follows when the answer is
- * complete. The answer is made in a thread of its own over a snapshot of the cache; a flush, a seek
- * or a change of state stops it within a token. Several decoders behind a tee share one cache.
+ * ## Asking
+ * #lycheedecoder::ask, or an event with a structure `lychee-ask` from either side, asks about what
+ * has been read at that moment; the transcript goes on being read meanwhile. Answers are made one
+ * after another, or #lycheedecoder:max-answers at a time. #lycheedecoder::cancel, or an event
+ * `lychee-cancel` with an `id`, ends one or all of them. The fields of `lychee-ask`, all optional:
  *
- * A transcript without words is an error (#GST_STREAM_ERROR_WRONG_TYPE).
+ * * `prompt` (string): #lycheedecoder:prompt where it is not given
+ * * `id` (string): a name for the answer; a number where it is not given
+ * * `from`, `to`, `last` (number): only about this stretch of stream time, in nanoseconds; `last`:
+ *   only about so much of the end
+ * * `max-tokens`, `evidence`, `language`, `system-prompt`, `stop`, `temperature`, `top-k`, `top-p`,
+ *   `min-p`, `repetition-penalty`, `seed`: as the properties of these names, for this question
+ *
+ * With #lycheedecoder:interval or #lycheedecoder:interval-tokens,
+ * #lycheedecoder:summary-prompt is asked again and again about what is new. When the transcript
+ * ends, #lycheedecoder:prompt is asked about all of it, and end of stream follows the answer.
+ *
+ * A flush, a seek or a change of state to READY ends all answers within a token; PAUSED holds them
+ * up. Several decoders behind a tee share one cache.
+ *
+ * ## Output
+ * As downstream's caps say: text, or JSON. Buffers (#lycheedecoder:stream) have the time of the end
+ * of what had been read when the question was asked, and are whole UTF-8 characters. In text, an
+ * empty line stands between two answers. In JSON each buffer is one object and a newline:
+ * `{"version":1,"type":"text","id":"1","text":"..."}` for a piece, and at the end of each answer
+ * one of type `answer` with the fields of the message below; `docs/answer.schema.json` describes
+ * them. Times are nanoseconds, null where there is none.
  *
  * ## Messages
- * An element message `lychee-answer` when an answer has ended, before end of stream goes
- * downstream:
+ * An element message `lychee-answer` for each question, when its answer has ended:
  *
- * * `text` (string): all of it
- * * `prompt` (string): what was asked
- * * `finish` (string): `stop`: the model ended it; `length`: #lycheedecoder:max-tokens or the
- *   context did; `cancelled`: a flush, a seek, shutdown or downstream did; `repetition`: it was
- *   going round in circles
+ * * `id`, `prompt`, `text` (string)
+ * * `kind` (string): `question`, `summary` (a rolling one) or `final`
+ * * `finish` (string): `stop`: the model ended it, or a stop string did; `length`:
+ *   #lycheedecoder:max-tokens or the context did; `repetition`: it was going round in circles;
+ *   `cancelled`: #lycheedecoder::cancel, a flush, a seek, shutdown or downstream did; `empty`:
+ *   nothing had been said to answer from, so nothing was made up; `failed`
+ * * `reason` (string): in words, for the last two; otherwise %NULL
+ * * `time` (uint64): the end of what had been read
+ * * `from`, `to` (uint64): the range that was asked about, %GST_CLOCK_TIME_NONE: no limit
+ * * `evidence` (array of structures): what the answer rests on, taken from the attention of its
+ *   tokens: `start`, `end` (uint64), `speaker` (string or %NULL), `text` (string), `weight`
+ *   (double), `position` (uint64, of its first token), `tokens` (uint)
+ * * `truncated` (boolean): whether something of the transcript was left out or forgotten
  * * `transcript-tokens`, `prompt-tokens`, `answer-tokens` (uint): how many
  * * `seconds-to-first`, `seconds` (double): from asking to the first token, and to the end
- * * `truncated` (boolean): whether the transcript did not fit and its end was left out
  *
  * ## Example launch line
  * |[
  * gst-launch-1.0 filesrc location=talk.srt ! subparse subtitle-encoding=UTF-8 ! lycheetokenizer !
- *     lycheechunker ! lycheeindexer ! lycheedecoder prompt="Who is speaking?" ! fdsink
+ *     lycheechunker ! lycheeindexer ! lycheedecoder interval=300000000000 ! application/x-json !
+ *     fdsink
  * ]|
  */
 
 #include "gstlycheedecoder.h"
 
-#include <string.h>
-
+#include "lychee-answer-queue.h"
+#include "lychee-answer-writer.h"
 #include "lychee-element.h"
 #include "lychee-kv-memory.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
-#include "lychee-settings.h"
+#include "lychee-rolling.h"
 #include "lychee-session.h"
+#include "lychee-settings.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_decoder_debug);
 #define GST_CAT_DEFAULT lychee_decoder_debug
 
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
+#define DEFAULT_SUMMARY_PROMPT "Summarize this part of the transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
+#define DEFAULT_MAX_ANSWERS 1
 
 static const char *const settings_names[] = { "threads", "backend", "cuda-device", "attention",
   "budget", "beam", "rest", "prefill", "audit", NULL };
@@ -58,35 +88,29 @@ static const char *const settings_names[] = { "threads", "backend", "cuda-device
 static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
   "repetition-penalty", "seed", NULL };
 
+static const char *const question_names[] = { "system-prompt", "language", "evidence", NULL };
+
 enum {
   PROP_0,
   PROP_MODEL,
   PROP_PROMPT,
+  PROP_SUMMARY_PROMPT,
+  PROP_INTERVAL,
+  PROP_INTERVAL_TOKENS,
   PROP_MAX_TOKENS,
+  PROP_MAX_ANSWERS,
+  PROP_STOP,
+  PROP_STREAM,
+  PROP_MARKS,
   PROP_STATS,
   PROP_SETTINGS,
   PROP_SAMPLER = PROP_SETTINGS + G_N_ELEMENTS (settings_names),
+  PROP_QUESTION = PROP_SAMPLER + G_N_ELEMENTS (sampler_names),
 };
 
-/* What an answer is about: all that the answering thread needs, taken when it is asked for. */
-typedef struct {
-  LycheeCache *cache;
-  LycheeChatFormat format;
-  guint64 tokens;
-  GstClockTime end; /* of the last word, or none */
-  gboolean truncated;
-} Transcript;
+enum { SIGNAL_ASK, SIGNAL_CANCEL, N_SIGNALS };
 
-typedef struct {
-  Transcript transcript;
-  GCancellable *cancellable;
-  guint generation;
-  GstEvent *eos;
-  GstClockTime pts;
-  /* of the answering thread */
-  guint64 offset;
-  GstFlowReturn flow;
-} Job;
+static guint signals[N_SIGNALS];
 
 struct _GstLycheeDecoder {
   GstElement parent;
@@ -94,31 +118,41 @@ struct _GstLycheeDecoder {
   GstPad *sinkpad;
   GstPad *srcpad;
   LycheeKVAllocator *allocator;
+  LycheeAnswerQueue *queue;
 
-  /* under the object lock */
+  /* under the object lock: settings */
   LycheeModelSlot slot;
-  char *prompt;
-  guint max_tokens;
   LycheeSettings settings;
-  LycheeSampler *sampler; /* holds its settings */
+  LycheeQuestion *question; /* what is asked at the end, and how; its sampler has its settings */
+  char *summary_prompt;
+  GstClockTime interval;
+  guint64 interval_tokens;
+  guint max_answers;
+  LycheeStream stream;
+  gboolean marks;
 
-  /* Under lock, which is never held while something is pushed or posted. */
-  GMutex lock;
-  GCond idle;
-  gboolean active;   /* the source pad is */
-  gboolean flushing; /* between flush start and flush stop, or the sink pad is inactive */
-  guint generation;  /* goes up with each flush and shutdown; an answer of an earlier one is over */
-  Job *asked;        /* for the task to take */
-  GCancellable *cancellable; /* of the answer under way; NULL when there is none */
-  GstFlowReturn srcresult;
-  GstStructure *stats;
+  /* under the object lock: the transcript, since anyone may ask */
+  LycheeCache *cache; /* (nullable): nothing was read yet */
+  LycheeChatFormat format;
+  guint64 tokens;
+  gboolean truncated;
+  GstClockTime start; /* of the segment */
+  gboolean json;      /* what downstream takes */
+  guint64 n_asked;
+
+  /* under the object lock: what was done */
+  GstStructure *last; /* (nullable): figures of the last answer */
   guint n_answers;
   guint n_cancelled;
+  guint n_empty;
+  guint n_failed;
 
   /* of the streaming thread */
-  Transcript transcript;
-  GstSegment segment; /* of the source pad */
-  gboolean flushed;   /* the next segment tells whether the transcript goes on */
+  LycheeRolling rolling;
+  LycheeAsk *summary; /* the last rolling summary that was asked for */
+  GstClockTime summary_from;
+  gboolean flushed; /* the next segment tells whether the transcript goes on */
+  gboolean live;
 };
 
 static GstStaticPadTemplate sink_template =
@@ -127,8 +161,8 @@ static GstStaticPadTemplate sink_template =
                          "layers = (int) [ 1, MAX ], kv-heads = (int) [ 1, MAX ], "
                          "head-dim = (int) [ 1, MAX ], type = (string) f16"));
 
-static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE (
-    "src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS ("text/x-raw, format = (string) utf8"));
+static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC,
+    GST_PAD_ALWAYS, GST_STATIC_CAPS ("text/x-raw, format = (string) utf8; application/x-json"));
 
 #define gst_lychee_decoder_parent_class parent_class
 G_DEFINE_TYPE_WITH_CODE (GstLycheeDecoder, gst_lychee_decoder, GST_TYPE_ELEMENT,
@@ -143,27 +177,23 @@ static void gst_lychee_decoder_get_property (
     GObject *object, guint id, GValue *value, GParamSpec *pspec);
 static GstStateChangeReturn gst_lychee_decoder_change_state (
     GstElement *element, GstStateChange transition);
+static gboolean gst_lychee_decoder_send_event (GstElement *element, GstEvent *event);
 static GstFlowReturn gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
 static gboolean gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
-static gboolean gst_lychee_decoder_query (GstPad *pad, GstObject *parent, GstQuery *query);
-static gboolean gst_lychee_decoder_sink_activate_mode (
-    GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active);
+static gboolean gst_lychee_decoder_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean gst_lychee_decoder_sink_query (GstPad *pad, GstObject *parent, GstQuery *query);
+static gboolean gst_lychee_decoder_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
 static gboolean gst_lychee_decoder_src_activate_mode (
     GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active);
+static char *gst_lychee_decoder_ask (
+    GstLycheeDecoder *self, const char *prompt, const GstStructure *options);
+static guint gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id);
+static void make_answer (LycheeJob *job, gpointer user_data);
 
 static void
-gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
+install_asking (GObjectClass *object_class)
 {
-  GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
-  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS;
-
-  object_class->finalize = gst_lychee_decoder_finalize;
-  object_class->set_property = gst_lychee_decoder_set_property;
-  object_class->get_property = gst_lychee_decoder_get_property;
-  element_class->change_state = gst_lychee_decoder_change_state;
-
-  lychee_model_slot_install_property (object_class, PROP_MODEL);
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
 
   /**
    * lycheedecoder:prompt:
@@ -171,8 +201,41 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
    * What to ask about the transcript. A change holds for the next answer.
    */
   g_object_class_install_property (object_class, PROP_PROMPT,
-      g_param_spec_string ("prompt", "Prompt", "What to ask about the transcript when it has ended",
-          DEFAULT_PROMPT, flags | GST_PARAM_MUTABLE_PLAYING));
+      g_param_spec_string ("prompt", "Prompt",
+          "What to ask about the transcript when it has ended, and where a question has no prompt "
+          "of its own; empty: nothing at the end",
+          DEFAULT_PROMPT, flags));
+
+  /**
+   * lycheedecoder:summary-prompt:
+   *
+   * What to ask about the part that is new, see #lycheedecoder:interval.
+   */
+  g_object_class_install_property (object_class, PROP_SUMMARY_PROMPT,
+      g_param_spec_string ("summary-prompt", "Summary prompt",
+          "What to ask after each interval about what is new", DEFAULT_SUMMARY_PROMPT, flags));
+
+  /**
+   * lycheedecoder:interval:
+   *
+   * A rolling summary each time that so much of the transcript has passed, in nanoseconds of stream
+   * time. Where answers are slower than that, one that has not begun makes room for the next, which
+   * is then about both parts.
+   */
+  g_object_class_install_property (object_class, PROP_INTERVAL,
+      g_param_spec_uint64 ("interval", "Interval",
+          "Stream time from one rolling summary to the next, in nanoseconds; 0: none", 0,
+          G_MAXUINT64, 0, flags));
+
+  /**
+   * lycheedecoder:interval-tokens:
+   *
+   * A rolling summary each time that so much of the transcript is new, in tokens.
+   */
+  g_object_class_install_property (object_class, PROP_INTERVAL_TOKENS,
+      g_param_spec_uint64 ("interval-tokens", "Interval in tokens",
+          "Tokens of the transcript from one rolling summary to the next; 0: none", 0, G_MAXUINT64,
+          0, flags));
 
   /**
    * lycheedecoder:max-tokens:
@@ -182,7 +245,89 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
   g_object_class_install_property (object_class, PROP_MAX_TOKENS,
       g_param_spec_uint ("max-tokens", "Maximum tokens",
           "Most tokens of an answer; 0: as many as the context has room for", 0, G_MAXUINT,
-          DEFAULT_MAX_TOKENS, flags | GST_PARAM_MUTABLE_PLAYING));
+          DEFAULT_MAX_TOKENS, flags));
+
+  /**
+   * lycheedecoder:max-answers:
+   *
+   * How many answers are made at the same time. They take turns with the processor's cores, and
+   * share the model and the transcript. In text, one still follows the other; in JSON their pieces
+   * alternate.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_ANSWERS,
+      g_param_spec_uint ("max-answers", "Maximum answers",
+          "Answers that are made at the same time; others wait", 1, 64, DEFAULT_MAX_ANSWERS,
+          flags));
+
+  /**
+   * lycheedecoder:stop:
+   *
+   * An answer ends before the first of these strings that it would say.
+   */
+  g_object_class_install_property (object_class, PROP_STOP,
+      gst_param_spec_array ("stop", "Stop", "An answer ends before any of these strings",
+          g_param_spec_string ("string", "String", "A string to stop at", NULL, flags), flags));
+}
+
+static void
+install_output (GObjectClass *object_class)
+{
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING;
+
+  /**
+   * lycheedecoder:stream:
+   *
+   * How much of an answer is in a buffer.
+   */
+  gst_type_mark_as_plugin_api (LYCHEE_TYPE_STREAM, 0);
+  g_object_class_install_property (object_class, PROP_STREAM,
+      g_param_spec_enum ("stream", "Stream", "How much of an answer is in a buffer",
+          LYCHEE_TYPE_STREAM, LYCHEE_STREAM_TOKEN, flags));
+
+  /**
+   * lycheedecoder:marks:
+   *
+   * Whether text ends with the times of its evidence: `[00:12:31]`.
+   */
+  g_object_class_install_property (object_class, PROP_MARKS,
+      g_param_spec_boolean (
+          "marks", "Marks", "End text with the times of its evidence", FALSE, flags));
+
+  /**
+   * lycheedecoder:stats:
+   *
+   * `answers`, `cancelled`, `empty`, `failed` (uint): answers that have ended, and how many of them
+   * without an end of their own, for want of anything said, or for an error; `waiting`, `running`
+   * (uint): those that have not. Of the last one: `transcript-tokens`, `prompt-tokens`,
+   * `answer-tokens` (uint), `seconds-to-first`, `seconds`, `tokens-per-second` (double),
+   * `cache-bytes` (uint64): keys and values of the transcript, `truncated` (boolean). And what its
+   * attention did, where a query is one token, layer and KV head: `dense-queries`,
+   * `dense-fallbacks` (sparse was asked for and the transcript shorter than the budget),
+   * `sparse-queries`, `rows-visible` (keys that dense attention would have read for these),
+   * `rows-read`, `rows-estimated`, `nodes-scored`, `index-bytes` (uint64); with
+   * #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error` (double).
+   */
+  g_object_class_install_property (object_class, PROP_STATS,
+      g_param_spec_boxed ("stats", "Statistics",
+          "How many answers were given, and the figures of the last one", GST_TYPE_STRUCTURE,
+          G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+}
+
+static void
+gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+  GstElementClass *element_class = GST_ELEMENT_CLASS (klass);
+
+  object_class->finalize = gst_lychee_decoder_finalize;
+  object_class->set_property = gst_lychee_decoder_set_property;
+  object_class->get_property = gst_lychee_decoder_get_property;
+  element_class->change_state = gst_lychee_decoder_change_state;
+  element_class->send_event = gst_lychee_decoder_send_event;
+
+  lychee_model_slot_install_property (object_class, PROP_MODEL);
+  install_asking (object_class);
+  install_output (object_class);
 
   /* How tokens are chosen: see LycheeSampler. */
   lychee_settings_install (
@@ -192,23 +337,38 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
   lychee_settings_install (
       object_class, LYCHEE_TYPE_SESSION, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_PLAYING);
 
+  /* How questions are put: see LycheeQuestion. */
+  lychee_settings_install (
+      object_class, LYCHEE_TYPE_QUESTION, PROP_QUESTION, question_names, GST_PARAM_MUTABLE_PLAYING);
+
   /**
-   * lycheedecoder:stats:
+   * lycheedecoder::ask:
+   * @self: the element
+   * @prompt: (nullable): what to ask; %NULL: what @options or #lycheedecoder:prompt say
+   * @options: (nullable): the fields of `lychee-ask`, under any name
    *
-   * `answers` and `cancelled` (uint): answers that have ended, and how many of them before their
-   * end. Of the last one: `transcript-tokens`, `prompt-tokens`, `answer-tokens` (uint),
-   * `seconds-to-first`, `seconds`, `tokens-per-second` (double), `cache-bytes` (uint64): keys and
-   * values of the transcript, `truncated` (boolean). And what its attention did, where a query is
-   * one token, layer and KV head: `dense-queries`, `dense-fallbacks` (sparse was asked for and the
-   * transcript shorter than the budget), `sparse-queries`, `rows-visible` (keys that dense
-   * attention would have read for these), `rows-read`, `rows-estimated`, `nodes-scored`,
-   * `index-bytes` (uint64); with #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`
-   * (double).
+   * Asks about what has been read up to now. The answer goes downstream, and a message
+   * `lychee-answer` follows when it has ended.
+   *
+   * Returns: (transfer full) (nullable): the answer's id; %NULL, and a warning message that says
+   *   why, where @options are wrong or the element is not PAUSED or PLAYING
    */
-  g_object_class_install_property (object_class, PROP_STATS,
-      g_param_spec_boxed ("stats", "Statistics",
-          "How many answers were given, and the figures of the last one", GST_TYPE_STRUCTURE,
-          G_PARAM_READABLE | G_PARAM_STATIC_STRINGS));
+  signals[SIGNAL_ASK] = g_signal_new_class_handler ("ask", G_TYPE_FROM_CLASS (klass),
+      G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION, G_CALLBACK (gst_lychee_decoder_ask), NULL, NULL, NULL,
+      G_TYPE_STRING, 2, G_TYPE_STRING, GST_TYPE_STRUCTURE);
+
+  /**
+   * lycheedecoder::cancel:
+   * @self: the element
+   * @id: (nullable): of the answer; %NULL: all answers
+   *
+   * Ends an answer within a token. What was said of it stays.
+   *
+   * Returns: how many answers were ended
+   */
+  signals[SIGNAL_CANCEL] = g_signal_new_class_handler ("cancel", G_TYPE_FROM_CLASS (klass),
+      G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION, G_CALLBACK (gst_lychee_decoder_cancel), NULL, NULL, NULL,
+      G_TYPE_UINT, 1, G_TYPE_STRING);
 
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
@@ -217,52 +377,33 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
 }
 
 static void
-transcript_clear (Transcript *transcript)
-{
-  g_clear_object (&transcript->cache);
-  transcript->format = LYCHEE_CHAT_FORMAT_UNKNOWN;
-  transcript->tokens = 0;
-  transcript->end = GST_CLOCK_TIME_NONE;
-  transcript->truncated = FALSE;
-}
-
-static void
-job_free (Job *job)
-{
-  transcript_clear (&job->transcript);
-  g_object_unref (job->cancellable);
-  gst_clear_event (&job->eos);
-  g_free (job);
-}
-
-static void
 gst_lychee_decoder_init (GstLycheeDecoder *self)
 {
-  g_mutex_init (&self->lock);
-  g_cond_init (&self->idle);
-  self->prompt = g_strdup (DEFAULT_PROMPT);
-  self->max_tokens = DEFAULT_MAX_TOKENS;
+  LycheeSampler *sampler = lychee_sampler_new ();
+
+  self->question = g_object_new (LYCHEE_TYPE_QUESTION, "prompt", DEFAULT_PROMPT, "max-tokens",
+      DEFAULT_MAX_TOKENS, "sampler", sampler, NULL);
+  g_object_unref (sampler);
+  self->summary_prompt = g_strdup (DEFAULT_SUMMARY_PROMPT);
+  self->max_answers = DEFAULT_MAX_ANSWERS;
   lychee_settings_init (&self->settings, PROP_SETTINGS, settings_names);
-  self->sampler = lychee_sampler_new ();
   self->allocator = lychee_kv_allocator_new ();
-  self->flushing = TRUE;
-  self->stats = gst_structure_new (
-      "lychee-decoder-stats", "answers", G_TYPE_UINT, 0, "cancelled", G_TYPE_UINT, 0, NULL);
-  transcript_clear (&self->transcript);
-  gst_segment_init (&self->segment, GST_FORMAT_TIME);
+  self->start = GST_CLOCK_TIME_NONE;
+  lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_decoder_chain);
   gst_pad_set_event_function (self->sinkpad, gst_lychee_decoder_sink_event);
-  gst_pad_set_query_function (self->sinkpad, gst_lychee_decoder_query);
-  gst_pad_set_activatemode_function (self->sinkpad, gst_lychee_decoder_sink_activate_mode);
+  gst_pad_set_query_function (self->sinkpad, gst_lychee_decoder_sink_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
-  gst_pad_set_query_function (self->srcpad, gst_lychee_decoder_query);
+  gst_pad_set_event_function (self->srcpad, gst_lychee_decoder_src_event);
+  gst_pad_set_query_function (self->srcpad, gst_lychee_decoder_src_query);
   gst_pad_set_activatemode_function (self->srcpad, gst_lychee_decoder_src_activate_mode);
   gst_pad_use_fixed_caps (self->srcpad);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
+  self->queue = lychee_answer_queue_new (self->srcpad, make_answer, self);
 }
 
 static void
@@ -270,18 +411,46 @@ gst_lychee_decoder_finalize (GObject *object)
 {
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (object);
 
-  g_clear_pointer (&self->asked, job_free);
-  g_clear_object (&self->cancellable);
-  transcript_clear (&self->transcript);
+  lychee_answer_queue_free (self->queue);
+  g_clear_pointer (&self->summary, lychee_ask_unref);
+  g_clear_object (&self->cache);
   lychee_model_slot_clear (&self->slot);
-  g_clear_object (&self->sampler);
+  g_clear_object (&self->question);
   gst_clear_object (&self->allocator);
-  gst_structure_free (self->stats);
+  g_clear_pointer (&self->last, gst_structure_free);
   lychee_settings_clear (&self->settings);
-  g_free (self->prompt);
-  g_mutex_clear (&self->lock);
-  g_cond_clear (&self->idle);
+  g_free (self->summary_prompt);
   G_OBJECT_CLASS (parent_class)->finalize (object);
+}
+
+static void
+set_stop (LycheeQuestion *question, const GValue *array)
+{
+  g_autoptr (GStrvBuilder) strings = g_strv_builder_new ();
+  g_auto (GStrv) strv = NULL;
+
+  for (guint i = 0; i < gst_value_array_get_size (array); i++) {
+    const char *string = g_value_get_string (gst_value_array_get_value (array, i));
+
+    if (string != NULL)
+      g_strv_builder_add (strings, string);
+  }
+  strv = g_strv_builder_end (strings);
+  lychee_question_set_stop (question, (const char *const *) strv);
+}
+
+static void
+get_stop (LycheeQuestion *question, GValue *array)
+{
+  const char *const *strings = lychee_question_get_stop (question);
+
+  for (guint i = 0; strings != NULL && strings[i] != NULL; i++) {
+    GValue value = G_VALUE_INIT;
+
+    g_value_init (&value, G_TYPE_STRING);
+    g_value_set_string (&value, strings[i]);
+    gst_value_array_append_and_take_value (array, &value);
+  }
 }
 
 static void
@@ -293,25 +462,65 @@ gst_lychee_decoder_set_property (GObject *object, guint id, const GValue *value,
     lychee_model_slot_set_path (&self->slot, GST_ELEMENT (self), g_value_get_string (value));
     return;
   }
+  if (id == PROP_MAX_ANSWERS)
+    lychee_answer_queue_set_max_workers (self->queue, g_value_get_uint (value));
 
   GST_OBJECT_LOCK (self);
   switch (id) {
-  case PROP_PROMPT:
-    g_free (self->prompt);
-    /* It goes into a message, which must be text. */
-    self->prompt =
-        g_value_get_string (value) ? g_utf8_make_valid (g_value_get_string (value), -1) : NULL;
+  case PROP_SUMMARY_PROMPT:
+    g_free (self->summary_prompt);
+    self->summary_prompt = g_value_dup_string (value);
     break;
+  case PROP_INTERVAL:
+    self->interval = g_value_get_uint64 (value);
+    break;
+  case PROP_INTERVAL_TOKENS:
+    self->interval_tokens = g_value_get_uint64 (value);
+    break;
+  case PROP_MAX_ANSWERS:
+    self->max_answers = g_value_get_uint (value);
+    break;
+  case PROP_STOP:
+    set_stop (self->question, value);
+    break;
+  case PROP_STREAM:
+    self->stream = g_value_get_enum (value);
+    break;
+  case PROP_MARKS:
+    self->marks = g_value_get_boolean (value);
+    break;
+  case PROP_PROMPT:
   case PROP_MAX_TOKENS:
-    self->max_tokens = g_value_get_uint (value);
+    g_object_set_property (G_OBJECT (self->question), pspec->name, value);
     break;
   default:
-    if (id >= PROP_SAMPLER)
-      g_object_set_property (G_OBJECT (self->sampler), pspec->name, value);
+    if (id >= PROP_QUESTION)
+      g_object_set_property (G_OBJECT (self->question), pspec->name, value);
+    else if (id >= PROP_SAMPLER)
+      g_object_set_property (
+          G_OBJECT (lychee_question_get_sampler (self->question)), pspec->name, value);
     else if (!lychee_settings_set (&self->settings, id, value))
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
+}
+
+/* (transfer full) */
+static GstStructure *
+gst_lychee_decoder_get_stats (GstLycheeDecoder *self)
+{
+  GstStructure *stats;
+  guint waiting, running;
+
+  lychee_answer_queue_count (self->queue, &waiting, &running);
+  GST_OBJECT_LOCK (self);
+  stats = self->last != NULL ? gst_structure_copy (self->last)
+                             : gst_structure_new_empty ("lychee-decoder-stats");
+  gst_structure_set (stats, "answers", G_TYPE_UINT, self->n_answers, "cancelled", G_TYPE_UINT,
+      self->n_cancelled, "empty", G_TYPE_UINT, self->n_empty, "failed", G_TYPE_UINT, self->n_failed,
+      "waiting", G_TYPE_UINT, waiting, "running", G_TYPE_UINT, running, NULL);
+  GST_OBJECT_UNLOCK (self);
+  return stats;
 }
 
 static void
@@ -324,268 +533,361 @@ gst_lychee_decoder_get_property (GObject *object, guint id, GValue *value, GPara
     return;
   }
   if (id == PROP_STATS) {
-    g_mutex_lock (&self->lock);
-    g_value_set_boxed (value, self->stats);
-    g_mutex_unlock (&self->lock);
+    g_value_take_boxed (value, gst_lychee_decoder_get_stats (self));
     return;
   }
 
   GST_OBJECT_LOCK (self);
   switch (id) {
-  case PROP_PROMPT:
-    g_value_set_string (value, self->prompt);
+  case PROP_SUMMARY_PROMPT:
+    g_value_set_string (value, self->summary_prompt);
     break;
+  case PROP_INTERVAL:
+    g_value_set_uint64 (value, self->interval);
+    break;
+  case PROP_INTERVAL_TOKENS:
+    g_value_set_uint64 (value, self->interval_tokens);
+    break;
+  case PROP_MAX_ANSWERS:
+    g_value_set_uint (value, self->max_answers);
+    break;
+  case PROP_STOP:
+    get_stop (self->question, value);
+    break;
+  case PROP_STREAM:
+    g_value_set_enum (value, self->stream);
+    break;
+  case PROP_MARKS:
+    g_value_set_boolean (value, self->marks);
+    break;
+  case PROP_PROMPT:
   case PROP_MAX_TOKENS:
-    g_value_set_uint (value, self->max_tokens);
+    g_object_get_property (G_OBJECT (self->question), pspec->name, value);
     break;
   default:
-    if (id >= PROP_SAMPLER)
-      g_object_get_property (G_OBJECT (self->sampler), pspec->name, value);
+    if (id >= PROP_QUESTION)
+      g_object_get_property (G_OBJECT (self->question), pspec->name, value);
+    else if (id >= PROP_SAMPLER)
+      g_object_get_property (
+          G_OBJECT (lychee_question_get_sampler (self->question)), pspec->name, value);
     else if (!lychee_settings_get (&self->settings, id, value))
       G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
 }
 
-/* The answering thread */
-
-/* Whether nothing has stopped the job since it was asked. */
-static gboolean
-job_is_wanted (GstLycheeDecoder *self, Job *job)
-{
-  gboolean wanted;
-
-  g_mutex_lock (&self->lock);
-  wanted = job->generation == self->generation;
-  g_mutex_unlock (&self->lock);
-  return wanted;
-}
+/* The threads that answer */
 
 typedef struct {
-  GstLycheeDecoder *self;
-  Job *job;
-} Piece;
+  LycheeJob *job;
+  LycheeAnswerWriter *writer;
+} Answering;
 
 static gboolean
 push_piece (const char *text, gpointer user_data)
 {
-  GstLycheeDecoder *self = ((Piece *) user_data)->self;
-  Job *job = ((Piece *) user_data)->job;
-  gsize length = strlen (text);
-  GstBuffer *buffer;
+  Answering *answering = user_data;
 
-  if (!job_is_wanted (self, job)) {
-    job->flow = GST_FLOW_FLUSHING;
+  if (!lychee_job_goes_on (answering->job))
     return FALSE;
-  }
-  /* Only a model that says NUL comes to this. */
-  if (length == 0)
-    return TRUE;
-  buffer = gst_buffer_new_memdup (text, length);
-  GST_BUFFER_PTS (buffer) = job->pts;
-  GST_BUFFER_OFFSET (buffer) = job->offset;
-  if (job->offset == 0)
-    GST_BUFFER_FLAG_SET (buffer, GST_BUFFER_FLAG_DISCONT);
-  job->offset += length;
-  GST_BUFFER_OFFSET_END (buffer) = job->offset;
-  job->flow = gst_pad_push (self->srcpad, buffer);
-  return job->flow == GST_FLOW_OK;
+  lychee_answer_writer_push (answering->writer, text);
+  return TRUE;
 }
 
 static void
-note_stats (GstLycheeDecoder *self, Job *job, LycheeAnswer *answer, LycheeSession *session)
+put_buffer (GstBuffer *buffer, gpointer job)
 {
-  GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
-  GVariantIter iter;
-  const char *key;
-  GVariant *entry;
-
-  double seconds = lychee_answer_get_seconds (answer) - lychee_answer_get_seconds_to_first (answer);
-
-  g_mutex_lock (&self->lock);
-  self->n_answers++;
-  if (lychee_answer_get_finish (answer) == LYCHEE_FINISH_CANCELLED)
-    self->n_cancelled++;
-  gst_structure_free (self->stats);
-  /* The first token's time is that of reading the question. */
-  self->stats = gst_structure_new ("lychee-decoder-stats", "answers", G_TYPE_UINT, self->n_answers,
-      "cancelled", G_TYPE_UINT, self->n_cancelled, "transcript-tokens", G_TYPE_UINT,
-      (guint) job->transcript.tokens, "prompt-tokens", G_TYPE_UINT,
-      lychee_answer_get_prompt_tokens (answer), "answer-tokens", G_TYPE_UINT,
-      lychee_answer_get_answer_tokens (answer), "seconds-to-first", G_TYPE_DOUBLE,
-      lychee_answer_get_seconds_to_first (answer), "seconds", G_TYPE_DOUBLE,
-      lychee_answer_get_seconds (answer), "tokens-per-second", G_TYPE_DOUBLE,
-      lychee_answer_get_answer_tokens (answer) > 1 && seconds > 0
-          ? (lychee_answer_get_answer_tokens (answer) - 1) / seconds
-          : 0.0,
-      "truncated", G_TYPE_BOOLEAN, job->transcript.truncated, NULL);
-  g_variant_iter_init (&iter, attention);
-  while (g_variant_iter_loop (&iter, "{&sv}", &key, &entry)) {
-    if (g_variant_is_of_type (entry, G_VARIANT_TYPE_UINT64))
-      gst_structure_set (self->stats, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
-    else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
-      gst_structure_set (self->stats, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
-  }
-  g_mutex_unlock (&self->lock);
-  g_variant_unref (attention);
+  lychee_job_put (job, buffer);
 }
 
+/* Counts an answer; of one that was made, what it cost is the last answer's figures. */
 static void
-post_answer (GstLycheeDecoder *self, Job *job, const char *prompt, LycheeAnswer *answer)
+note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSession *session)
 {
-  gst_element_post_message (GST_ELEMENT (self),
-      gst_message_new_element (GST_OBJECT (self),
-          gst_structure_new ("lychee-answer", "text", G_TYPE_STRING,
-              lychee_answer_get_text (answer), "prompt", G_TYPE_STRING, prompt, "finish",
-              G_TYPE_STRING, lychee_finish_to_string (lychee_answer_get_finish (answer)),
-              "transcript-tokens", G_TYPE_UINT, (guint) job->transcript.tokens, "prompt-tokens",
-              G_TYPE_UINT, lychee_answer_get_prompt_tokens (answer), "answer-tokens", G_TYPE_UINT,
-              lychee_answer_get_answer_tokens (answer), "seconds-to-first", G_TYPE_DOUBLE,
-              lychee_answer_get_seconds_to_first (answer), "seconds", G_TYPE_DOUBLE,
-              lychee_answer_get_seconds (answer), "truncated", G_TYPE_BOOLEAN,
-              job->transcript.truncated, NULL)));
-}
+  static const char *const figures[] = { "transcript-tokens", "prompt-tokens", "answer-tokens",
+    "seconds-to-first", "seconds", "truncated" };
+  const char *finish = gst_structure_get_string (description, "finish");
+  GstStructure *last = NULL;
+  double first = 0, seconds = 0;
+  guint tokens = 0;
 
-/* Makes the answer, pushes it and what follows it, and says how it went. */
-static GstFlowReturn
-gst_lychee_decoder_answer (GstLycheeDecoder *self, Job *job)
-{
-  LycheeModel *model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
-  Piece piece = { self, job };
-  GError *error = NULL;
-  LycheeSampler *sampler;
-  LycheeSession *session;
-  LycheeQuestion *question;
-  LycheeAnswer *answer;
-  char *prompt;
-  guint max_tokens;
+  if (session != NULL) {
+    GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
+    GVariantIter iter;
+    const char *key;
+    GVariant *entry;
+
+    last = gst_structure_new_empty ("lychee-decoder-stats");
+    for (guint i = 0; i < G_N_ELEMENTS (figures); i++)
+      gst_structure_set_value (last, figures[i], gst_structure_get_value (description, figures[i]));
+    gst_structure_get (description, "answer-tokens", G_TYPE_UINT, &tokens, "seconds-to-first",
+        G_TYPE_DOUBLE, &first, "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+    /* The first token's time is that of reading the question. */
+    gst_structure_set (last, "tokens-per-second", G_TYPE_DOUBLE,
+        tokens > 1 && seconds > first ? (tokens - 1) / (seconds - first) : 0.0, NULL);
+    g_variant_iter_init (&iter, attention);
+    while (g_variant_iter_loop (&iter, "{&sv}", &key, &entry)) {
+      if (g_variant_is_of_type (entry, G_VARIANT_TYPE_UINT64))
+        gst_structure_set (last, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
+      else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
+        gst_structure_set (last, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
+    }
+    g_variant_unref (attention);
+  }
 
   GST_OBJECT_LOCK (self);
-  prompt = g_strdup (self->prompt != NULL ? self->prompt : "");
-  max_tokens = self->max_tokens;
-  sampler = lychee_sampler_copy (self->sampler);
+  self->n_answers++;
+  if (g_str_equal (finish, "cancelled"))
+    self->n_cancelled++;
+  else if (g_str_equal (finish, "empty"))
+    self->n_empty++;
+  else if (g_str_equal (finish, "failed"))
+    self->n_failed++;
+  if (last != NULL) {
+    g_clear_pointer (&self->last, gst_structure_free);
+    self->last = last;
+  }
   GST_OBJECT_UNLOCK (self);
+}
 
-  GST_INFO_OBJECT (
-      self, "answers “%s” from %" G_GUINT64_FORMAT " tokens", prompt, job->transcript.tokens);
-  session = lychee_settings_new_session (
-      &self->settings, self, model, job->transcript.cache, job->transcript.format);
-  question = g_object_new (
-      LYCHEE_TYPE_QUESTION, "prompt", prompt, "sampler", sampler, "max-tokens", max_tokens, NULL);
-  answer = lychee_session_ask (session, question, push_piece, &piece, job->cancellable, &error);
-  g_object_unref (question);
-  g_object_unref (sampler);
+/* The answer of the model. NULL with an error. */
+static LycheeAnswer *
+ask_model (GstLycheeDecoder *self, Answering *answering, LycheeSession **session, GError **error)
+{
+  LycheeModel *model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
+  LycheeAsk *ask = lychee_job_get_ask (answering->job);
+  LycheeAnswer *answer;
+
+  *session = lychee_settings_new_session (&self->settings, self, model, ask->snapshot, ask->format);
   g_object_unref (model);
+  answer = lychee_session_ask (*session, ask->question, push_piece, answering,
+      lychee_job_get_cancellable (answering->job), error);
+  if (answer == NULL)
+    g_clear_object (session);
+  return answer;
+}
 
-  if (answer != NULL) {
-    note_stats (self, job, answer, session);
-    /* Before end of stream: who stops at that has it then. */
-    post_answer (self, job, prompt, answer);
-    g_object_unref (answer);
-    if (job->flow == GST_FLOW_NOT_LINKED || job->flow < GST_FLOW_EOS)
-      GST_ELEMENT_FLOW_ERROR (self, job->flow);
-  } else {
+/* Only at the end of the transcript does a failure end the stream: a question that cannot be
+ * answered is no reason to stop listening. */
+static void
+report_failure (GstLycheeDecoder *self, LycheeAsk *ask, const GError *error)
+{
+  if (ask->kind == LYCHEE_ASK_FINAL || error->domain == LYCHEE_MODEL_ERROR)
     lychee_element_post_error (GST_ELEMENT (self), error, "There is no answer");
-    g_clear_error (&error);
-    job->flow = GST_FLOW_ERROR;
-  }
-  g_object_unref (session);
-  g_free (prompt);
+  else
+    lychee_element_post_warning (GST_ELEMENT (self), error, "There is no answer");
+}
 
-  if (job->flow != GST_FLOW_FLUSHING && job_is_wanted (self, job))
-    gst_pad_push_event (self->srcpad, g_steal_pointer (&job->eos));
-  return job->flow;
+/* Says how an answer ended: as its last piece, and on the bus. Before end of stream: who stops at
+ * that has it then. Takes @description. */
+static void
+end_answer (GstLycheeDecoder *self, LycheeAnswerWriter *writer, GstStructure *description)
+{
+  lychee_answer_writer_finish (writer, description);
+  gst_element_post_message (
+      GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
+}
+
+static LycheeAnswerWriter *
+new_writer (GstLycheeDecoder *self, LycheeJob *job)
+{
+  LycheeAsk *ask = lychee_job_get_ask (job);
+  LycheeStream stream;
+  gboolean marks;
+
+  GST_OBJECT_LOCK (self);
+  stream = self->stream;
+  marks = self->marks;
+  GST_OBJECT_UNLOCK (self);
+  return lychee_answer_writer_new (ask, ask->json, stream, marks, put_buffer, job);
 }
 
 static void
-gst_lychee_decoder_loop (gpointer user_data)
+make_answer (LycheeJob *job, gpointer user_data)
 {
-  GstPad *pad = user_data;
-  GstLycheeDecoder *self = GST_LYCHEE_DECODER (GST_PAD_PARENT (pad));
-  GstFlowReturn flow;
-  Job *job;
+  GstLycheeDecoder *self = user_data;
+  LycheeAsk *ask = lychee_job_get_ask (job);
+  g_autoptr (LycheeAnswerWriter) writer = new_writer (self, job);
+  Answering answering = { job, writer };
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (LycheeSession) session = NULL;
+  g_autoptr (GError) error = NULL;
+  const char *finish = NULL, *reason = NULL;
+  GstStructure *description;
 
-  g_mutex_lock (&self->lock);
-  job = g_steal_pointer (&self->asked);
-  g_mutex_unlock (&self->lock);
-
-  flow = job != NULL ? gst_lychee_decoder_answer (self, job) : GST_FLOW_OK;
-
-  g_mutex_lock (&self->lock);
-  if (job != NULL && job->generation == self->generation) {
-    self->srcresult = flow;
-    g_clear_object (&self->cancellable);
+  GST_INFO_OBJECT (self, "answer %s: “%s”, up to %" GST_TIME_FORMAT, ask->id,
+      lychee_question_get_prompt (ask->question), GST_TIME_ARGS (ask->time));
+  if (!lychee_job_goes_on (job)) {
+    finish = "cancelled";
+  } else if (ask->snapshot == NULL) {
+    finish = "empty";
+    reason = "The transcript is empty: nothing was said, so there is nothing to answer from.";
+  } else if ((answer = ask_model (self, &answering, &session, &error)) == NULL) {
+    finish = g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY) ? "empty"
+                                                                                       : "failed";
+    reason = error->message;
   }
-  /* Under the lock: the next question, which starts it again, comes after or before. */
-  if (self->asked == NULL)
-    gst_pad_pause_task (pad);
-  g_cond_broadcast (&self->idle);
-  g_mutex_unlock (&self->lock);
-  g_clear_pointer (&job, job_free);
+  description = lychee_answer_describe (ask, answer, finish, reason);
+  GST_INFO_OBJECT (self, "%" GST_PTR_FORMAT, description);
+  note_answer (self, description, session);
+  if (g_strcmp0 (finish, "failed") == 0)
+    report_failure (self, ask, error);
+  else if (g_strcmp0 (finish, "empty") == 0 && ask->kind == LYCHEE_ASK_FINAL)
+    GST_ELEMENT_WARNING (self, STREAM, WRONG_TYPE, ("%s", reason), (NULL));
+  lychee_job_end (job);
+  end_answer (self, writer, description);
 }
 
-/* The other threads */
+/* Asking, in any thread */
 
-/* With the lock: ends the answer under way within a token, and the one that is asked for. */
+/* Notes what has been read up to now, and names @ask. */
+static gboolean
+take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
+{
+  g_autoptr (LycheeCache) cache = NULL;
+  LycheeChatFormat format;
+  GstClockTime start;
+
+  GST_OBJECT_LOCK (self);
+  g_set_object (&cache, self->cache);
+  format = self->format;
+  start = self->start;
+  ask->truncated = self->truncated;
+  ask->json = self->json;
+  self->n_asked++;
+  if (ask->id == NULL)
+    ask->id = g_strdup_printf ("%" G_GUINT64_FORMAT, self->n_asked);
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_take_snapshot (ask, cache, format, start, error);
+}
+
+/* Puts @ask into the queue. FALSE where nothing is taken. That there is no memory for the snapshot
+ * is reported as the answer. */
+static gboolean
+submit (GstLycheeDecoder *self, LycheeAsk *ask)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!take_snapshot (self, ask, &error)) {
+    GstStructure *description = lychee_answer_describe (ask, NULL, "failed", error->message);
+
+    note_answer (self, description, NULL);
+    report_failure (self, ask, error);
+    gst_element_post_message (
+        GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
+    return TRUE;
+  }
+  return lychee_answer_queue_ask (self->queue, ask, ask->json);
+}
+
+static LycheeAsk *
+new_ask (GstLycheeDecoder *self, LycheeAskKind kind)
+{
+  LycheeQuestion *question;
+
+  GST_OBJECT_LOCK (self);
+  question = lychee_question_copy (self->question);
+  if (kind == LYCHEE_ASK_SUMMARY)
+    lychee_question_set_prompt (question, self->summary_prompt);
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_new (kind, question);
+}
+
+static char *
+gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStructure *options)
+{
+  g_autoptr (LycheeAsk) ask = new_ask (self, LYCHEE_ASK_QUESTION);
+  g_autoptr (GError) error = NULL;
+
+  if (options != NULL && !lychee_ask_set_options (ask, options, &error)) {
+    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS, ("%s.", error->message), (NULL));
+    return NULL;
+  }
+  if (prompt != NULL)
+    lychee_question_set_prompt (ask->question, prompt);
+  if (!submit (self, ask)) {
+    GST_ELEMENT_WARNING (self, CORE, STATE_CHANGE,
+        ("“%s” was not asked: the decoder answers while it is PAUSED or PLAYING and the stream "
+         "goes on.",
+            lychee_question_get_prompt (ask->question)),
+        (NULL));
+    return NULL;
+  }
+  return g_strdup (ask->id);
+}
+
+static guint
+gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id)
+{
+  return lychee_answer_queue_cancel (self->queue, id);
+}
+
+/* Takes @event if it is one by which to ask or cancel. */
+static gboolean
+take_event (GstLycheeDecoder *self, GstEvent *event)
+{
+  const GstStructure *structure = gst_event_get_structure (event);
+
+  if (gst_event_has_name (event, LYCHEE_ASK_EVENT))
+    g_free (gst_lychee_decoder_ask (self, NULL, structure));
+  else if (gst_event_has_name (event, LYCHEE_CANCEL_EVENT))
+    gst_lychee_decoder_cancel (self, gst_structure_get_string (structure, "id"));
+  else
+    return FALSE;
+  gst_event_unref (event);
+  return TRUE;
+}
+
+/* The streaming thread */
+
 static void
-stop_answer (GstLycheeDecoder *self)
+ask_for_summary (GstLycheeDecoder *self, GstClockTime from, GstClockTime to)
 {
-  self->generation++;
-  if (self->cancellable != NULL)
-    g_cancellable_cancel (self->cancellable);
-  g_clear_object (&self->cancellable);
-  g_clear_pointer (&self->asked, job_free);
-  g_cond_broadcast (&self->idle);
+  LycheeAsk *ask = new_ask (self, LYCHEE_ASK_SUMMARY);
+
+  /* One that has not begun is part of this one. */
+  if (self->summary != NULL && lychee_answer_queue_withdraw (self->queue, self->summary))
+    from = self->summary_from;
+  lychee_question_set_range (ask->question, from, to);
+  submit (self, ask);
+  g_clear_pointer (&self->summary, lychee_ask_unref);
+  self->summary = ask;
+  self->summary_from = from;
 }
 
-/* What comes after an answer has to wait for its end. FALSE when there is no use in waiting. */
-static gboolean
-wait_for_answer (GstLycheeDecoder *self)
+/* The transcript goes on at @time: now what was before is whole. */
+static void
+advance (GstLycheeDecoder *self, GstClockTime time, GstClockTime end)
 {
-  gboolean running;
+  GstClockTime from, to;
+  guint64 tokens;
 
-  g_mutex_lock (&self->lock);
-  while (self->cancellable != NULL && self->active && !self->flushing)
-    g_cond_wait (&self->idle, &self->lock);
-  running = self->active && !self->flushing;
-  g_mutex_unlock (&self->lock);
-  return running;
+  GST_OBJECT_LOCK (self);
+  self->rolling.interval = self->interval;
+  self->rolling.tokens = self->interval_tokens;
+  tokens = self->tokens;
+  GST_OBJECT_UNLOCK (self);
+  if (lychee_rolling_advance (&self->rolling, time, end, tokens, &from, &to))
+    ask_for_summary (self, from, to);
 }
 
-/* End of the transcript: has the task answer. Takes @eos. */
-static gboolean
-gst_lychee_decoder_ask (GstLycheeDecoder *self, GstEvent *eos)
+static void
+forget_transcript (GstLycheeDecoder *self)
 {
-  Job *job;
-  gboolean running;
+  GST_OBJECT_LOCK (self);
+  g_clear_object (&self->cache);
+  self->tokens = 0;
+  self->truncated = FALSE;
+  GST_OBJECT_UNLOCK (self);
+}
 
-  if (self->transcript.tokens == 0) {
-    GST_ELEMENT_ERROR (self, STREAM, WRONG_TYPE,
-        ("The transcript is empty: nothing was read, so there is nothing to answer from."), (NULL));
-    return gst_pad_push_event (self->srcpad, eos);
-  }
-
-  job = g_new0 (Job, 1);
-  job->transcript = self->transcript;
-  g_object_ref (job->transcript.cache);
-  job->cancellable = g_cancellable_new ();
-  job->eos = eos;
-  job->pts = self->segment.start;
-  if (GST_CLOCK_TIME_IS_VALID (job->transcript.end))
-    job->pts = MAX (job->pts, job->transcript.end);
-
-  g_mutex_lock (&self->lock);
-  running = self->active && !self->flushing;
-  if (running) {
-    job->generation = self->generation;
-    self->cancellable = g_object_ref (job->cancellable);
-    self->asked = job;
-    gst_pad_start_task (self->srcpad, gst_lychee_decoder_loop, self->srcpad, NULL);
-  }
-  g_mutex_unlock (&self->lock);
-  if (!running)
-    job_free (job);
-  return running;
+/* That nothing came for a while is of use downstream where there is a clock to keep up with; a sink
+ * that waits for the clock would slow the reading of a file down to its own time. */
+static void
+push_gap (GstLycheeDecoder *self, GstClockTime time, GstClockTime duration)
+{
+  if (self->live && GST_CLOCK_TIME_IS_VALID (time))
+    lychee_answer_queue_push_event (self->queue, gst_event_new_gap (time, duration));
 }
 
 static GstFlowReturn
@@ -593,12 +895,7 @@ gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
   LycheeKVMeta *meta = lychee_buffer_get_kv_meta (buffer);
-  GstClockTime end = GST_BUFFER_PTS (buffer);
-  GstFlowReturn ret;
-
-  g_mutex_lock (&self->lock);
-  ret = self->active && !self->flushing ? self->srcresult : GST_FLOW_FLUSHING;
-  g_mutex_unlock (&self->lock);
+  GstFlowReturn ret = lychee_answer_queue_get_result (self->queue);
 
   if (ret == GST_FLOW_OK && meta == NULL) {
     GST_ELEMENT_ERROR (self, STREAM, FORMAT,
@@ -607,35 +904,59 @@ gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     ret = GST_FLOW_ERROR;
   }
   if (ret == GST_FLOW_OK) {
-    Transcript *transcript = &self->transcript;
+    GstClockTime time = GST_BUFFER_PTS (buffer), end = time;
 
-    if (transcript->cache != meta->cache)
-      transcript_clear (transcript);
-    g_set_object (&transcript->cache, meta->cache);
-    transcript->format = meta->format;
-    transcript->tokens = meta->transcript_tokens;
     if (GST_CLOCK_TIME_IS_VALID (end) && GST_BUFFER_DURATION_IS_VALID (buffer))
       end += GST_BUFFER_DURATION (buffer);
-    if (GST_CLOCK_TIME_IS_VALID (end) &&
-        (!GST_CLOCK_TIME_IS_VALID (transcript->end) || end > transcript->end))
-      transcript->end = end;
+    GST_OBJECT_LOCK (self);
+    g_set_object (&self->cache, meta->cache);
+    self->format = meta->format;
+    self->tokens = meta->transcript_tokens;
+    GST_OBJECT_UNLOCK (self);
+    advance (self, time, end);
+    push_gap (self, time, GST_BUFFER_DURATION (buffer));
   }
   gst_buffer_unref (buffer);
   return ret;
 }
 
+/* What downstream takes: the first of ours that it does. */
 static gboolean
 gst_lychee_decoder_set_caps (GstLycheeDecoder *self, GstCaps *caps)
 {
-  GstCaps *src_caps;
-  gboolean ret;
+  GstCaps *own, *possible;
+  gboolean json;
 
   if (!lychee_model_slot_check_caps (&self->slot, GST_ELEMENT (self), self->sinkpad, caps))
     return FALSE;
-  src_caps = gst_static_pad_template_get_caps (&src_template);
-  ret = gst_pad_set_caps (self->srcpad, src_caps);
-  gst_caps_unref (src_caps);
-  return ret;
+  own = gst_static_pad_template_get_caps (&src_template);
+  possible = gst_pad_peer_query_caps (self->srcpad, own);
+  gst_caps_unref (own);
+  if (gst_caps_is_empty (possible)) {
+    gst_caps_unref (possible);
+    return FALSE;
+  }
+  possible = gst_caps_fixate (gst_caps_truncate (possible));
+  json = gst_structure_has_name (gst_caps_get_structure (possible, 0), "application/x-json");
+  GST_OBJECT_LOCK (self);
+  self->json = json;
+  GST_OBJECT_UNLOCK (self);
+  GST_DEBUG_OBJECT (self, "downstream takes %" GST_PTR_FORMAT, possible);
+  lychee_answer_queue_push_event (self->queue, gst_event_new_caps (possible));
+  gst_caps_unref (possible);
+  return TRUE;
+}
+
+static gboolean
+is_live (GstLycheeDecoder *self)
+{
+  GstQuery *query = gst_query_new_latency ();
+  gboolean live = FALSE;
+
+  if (gst_pad_peer_query (self->sinkpad, query))
+    gst_query_parse_latency (query, &live, NULL, NULL);
+  gst_query_unref (query);
+  return live;
 }
 
 /* The answer comes after the end of the transcript, so its segment has no end. */
@@ -643,48 +964,59 @@ static gboolean
 gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
 {
   const GstSegment *segment;
-  GstEvent *own;
+  GstSegment own;
+  GstEvent *own_event;
+  GstClockTime end = GST_CLOCK_TIME_NONE;
 
   gst_event_parse_segment (event, &segment);
-  if (self->flushed && !lychee_segment_goes_on (segment, self->transcript.end))
-    transcript_clear (&self->transcript);
-  self->flushed = FALSE;
+  if (self->cache != NULL)
+    end = lychee_cache_get_end_time (self->cache);
+  if (self->flushed && !lychee_segment_goes_on (segment, end))
+    forget_transcript (self);
 
+  gst_segment_init (&own, GST_FORMAT_TIME);
   if (segment->format == GST_FORMAT_TIME && segment->rate > 0) {
-    self->segment = *segment;
-    self->segment.stop = GST_CLOCK_TIME_NONE;
-    self->segment.duration = GST_CLOCK_TIME_NONE;
-  } else {
-    gst_segment_init (&self->segment, GST_FORMAT_TIME);
+    own = *segment;
+    own.stop = GST_CLOCK_TIME_NONE;
+    own.duration = GST_CLOCK_TIME_NONE;
   }
-  own = gst_event_new_segment (&self->segment);
-  gst_event_set_seqnum (own, gst_event_get_seqnum (event));
+  GST_OBJECT_LOCK (self);
+  self->start = own.start;
+  GST_OBJECT_UNLOCK (self);
+  if (self->flushed || self->cache == NULL)
+    lychee_rolling_restart (&self->rolling, own.start, self->tokens);
+  self->flushed = FALSE;
+  self->live = is_live (self);
+
+  own_event = gst_event_new_segment (&own);
+  gst_event_set_seqnum (own_event, gst_event_get_seqnum (event));
   gst_event_unref (event);
-  return gst_pad_push_event (self->srcpad, own);
+  return lychee_answer_queue_push_event (self->queue, own_event);
+}
+
+/* End of the transcript: all of it is asked about, or what no summary was about yet. */
+static gboolean
+gst_lychee_decoder_end (GstLycheeDecoder *self, GstEvent *event)
+{
+  g_autoptr (LycheeAsk) ask = new_ask (self, LYCHEE_ASK_FINAL);
+
+  if (*lychee_question_get_prompt (ask->question) != '\0')
+    submit (self, ask);
+  return lychee_answer_queue_push_event (self->queue, event);
 }
 
 static gboolean
-gst_lychee_decoder_flush (GstLycheeDecoder *self, GstEvent *event)
+gst_lychee_decoder_gap (GstLycheeDecoder *self, GstEvent *event)
 {
-  gboolean ret;
+  GstClockTime time, duration;
 
-  if (GST_EVENT_TYPE (event) == GST_EVENT_FLUSH_START) {
-    /* Downstream first: a push that waits there returns. Then the task ends, and stays paused. */
-    ret = gst_pad_push_event (self->srcpad, event);
-    g_mutex_lock (&self->lock);
-    self->flushing = TRUE;
-    stop_answer (self);
-    g_mutex_unlock (&self->lock);
-    gst_pad_pause_task (self->srcpad);
-  } else {
-    ret = gst_pad_push_event (self->srcpad, event);
-    g_mutex_lock (&self->lock);
-    self->flushing = FALSE;
-    self->srcresult = GST_FLOW_OK;
-    g_mutex_unlock (&self->lock);
-    self->flushed = TRUE;
-  }
-  return ret;
+  gst_event_parse_gap (event, &time, &duration);
+  push_gap (self, time, duration);
+  if (GST_CLOCK_TIME_IS_VALID (time) && GST_CLOCK_TIME_IS_VALID (duration))
+    time += duration;
+  advance (self, time, time);
+  gst_event_unref (event);
+  return TRUE;
 }
 
 static gboolean
@@ -696,22 +1028,16 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
 
   GST_LOG_OBJECT (self, "%" GST_PTR_FORMAT, event);
 
-  if (GST_EVENT_TYPE (event) == GST_EVENT_FLUSH_START ||
-      GST_EVENT_TYPE (event) == GST_EVENT_FLUSH_STOP)
-    return gst_lychee_decoder_flush (self, event);
-
-  if (GST_EVENT_IS_SERIALIZED (event) && !wait_for_answer (self)) {
-    gst_event_unref (event);
-    return FALSE;
-  }
-
   switch (GST_EVENT_TYPE (event)) {
+  case GST_EVENT_FLUSH_START:
+    return lychee_answer_queue_flush_start (self->queue, event);
+  case GST_EVENT_FLUSH_STOP:
+    self->flushed = TRUE;
+    return lychee_answer_queue_flush_stop (self->queue, event);
   case GST_EVENT_STREAM_START:
     /* Which cache what comes belongs to is said by each buffer; until one comes there is none. */
-    transcript_clear (&self->transcript);
-    g_mutex_lock (&self->lock);
-    self->srcresult = GST_FLOW_OK;
-    g_mutex_unlock (&self->lock);
+    forget_transcript (self);
+    lychee_answer_queue_forget_result (self->queue);
     break;
   case GST_EVENT_CAPS:
     gst_event_parse_caps (event, &caps);
@@ -721,14 +1047,17 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   case GST_EVENT_SEGMENT:
     return gst_lychee_decoder_segment (self, event);
   case GST_EVENT_EOS:
-    return gst_lychee_decoder_ask (self, event);
+    return gst_lychee_decoder_end (self, event);
   case GST_EVENT_GAP:
-    /* A sink that waits for the clock would slow the reading of a file down to its own time. */
-    gst_event_unref (event);
-    return TRUE;
+    return gst_lychee_decoder_gap (self, event);
   case GST_EVENT_CUSTOM_DOWNSTREAM:
+  case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+    if (take_event (self, event))
+      return TRUE;
     if (gst_event_has_name (event, "lychee-truncated")) {
-      self->transcript.truncated = TRUE;
+      GST_OBJECT_LOCK (self);
+      self->truncated = TRUE;
+      GST_OBJECT_UNLOCK (self);
       gst_event_unref (event);
       return TRUE;
     }
@@ -736,17 +1065,40 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   default:
     break;
   }
+  if (GST_EVENT_IS_SERIALIZED (event))
+    return lychee_answer_queue_push_event (self->queue, event);
   return gst_pad_event_default (pad, parent, event);
 }
 
 static gboolean
-gst_lychee_decoder_query (GstPad *pad, GstObject *parent, GstQuery *query)
+gst_lychee_decoder_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
+
+  /* An answer is as late as the model is slow, and to leave out words would not help that. */
+  if (GST_EVENT_TYPE (event) == GST_EVENT_QOS) {
+    gst_event_unref (event);
+    return TRUE;
+  }
+  return take_event (self, event) || gst_pad_event_default (pad, parent, event);
+}
+
+/* To the element itself, whatever its pads are doing. */
+static gboolean
+gst_lychee_decoder_send_event (GstElement *element, GstEvent *event)
+{
+  return take_event (GST_LYCHEE_DECODER (element), event) ||
+         GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
+}
+
+static gboolean
+gst_lychee_decoder_sink_query (GstPad *pad, GstObject *parent, GstQuery *query)
 {
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
 
   if (lychee_model_slot_answer_query (&self->slot, GST_ELEMENT (self), query))
     return TRUE;
-  if (GST_QUERY_TYPE (query) == GST_QUERY_ALLOCATION && pad == self->sinkpad) {
+  if (GST_QUERY_TYPE (query) == GST_QUERY_ALLOCATION) {
     gst_query_add_allocation_param (query, GST_ALLOCATOR (self->allocator), NULL);
     gst_query_add_allocation_meta (query, LYCHEE_KV_META_API_TYPE, NULL);
     return TRUE;
@@ -754,46 +1106,40 @@ gst_lychee_decoder_query (GstPad *pad, GstObject *parent, GstQuery *query)
   return gst_pad_query_default (pad, parent, query);
 }
 
-/* The order of these two is that of GStreamer's queue: say that it is over, wait until it is. */
+/* An answer's time is that of its question: how long the model will take is not known, so it is no
+ * part of the latency. What is asked waits as long as it has to, so the latency has no upper limit.
+ */
+static gboolean
+gst_lychee_decoder_latency (GstLycheeDecoder *self, GstQuery *query)
+{
+  GstClockTime min;
+  gboolean live;
+
+  if (!gst_pad_peer_query (self->sinkpad, query))
+    return FALSE;
+  gst_query_parse_latency (query, &live, &min, NULL);
+  gst_query_set_latency (query, live, min, GST_CLOCK_TIME_NONE);
+  return TRUE;
+}
+
+static gboolean
+gst_lychee_decoder_src_query (GstPad *pad, GstObject *parent, GstQuery *query)
+{
+  GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
+
+  if (lychee_model_slot_answer_query (&self->slot, GST_ELEMENT (self), query))
+    return TRUE;
+  if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
+    return gst_lychee_decoder_latency (self, query);
+  return gst_pad_query_default (pad, parent, query);
+}
+
 static gboolean
 gst_lychee_decoder_src_activate_mode (
     GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
 {
-  GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
-
-  if (mode != GST_PAD_MODE_PUSH)
-    return FALSE;
-  g_mutex_lock (&self->lock);
-  self->active = active;
-  if (active)
-    self->srcresult = GST_FLOW_OK;
-  else
-    stop_answer (self);
-  g_mutex_unlock (&self->lock);
-  return active || gst_pad_stop_task (pad);
-}
-
-static gboolean
-gst_lychee_decoder_sink_activate_mode (
-    GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
-{
-  GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
-
-  if (mode != GST_PAD_MODE_PUSH)
-    return FALSE;
-  g_mutex_lock (&self->lock);
-  self->flushing = !active;
-  if (!active)
-    g_cond_broadcast (&self->idle);
-  g_mutex_unlock (&self->lock);
-  if (!active) {
-    GST_PAD_STREAM_LOCK (pad);
-    transcript_clear (&self->transcript);
-    gst_segment_init (&self->segment, GST_FORMAT_TIME);
-    self->flushed = FALSE;
-    GST_PAD_STREAM_UNLOCK (pad);
-  }
-  return TRUE;
+  return mode == GST_PAD_MODE_PUSH &&
+         lychee_answer_queue_set_active (GST_LYCHEE_DECODER (parent)->queue, active);
 }
 
 static GstStateChangeReturn
@@ -802,15 +1148,35 @@ gst_lychee_decoder_change_state (GstElement *element, GstStateChange transition)
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (element);
   GstStateChangeReturn ret;
 
-  if (transition == GST_STATE_CHANGE_NULL_TO_READY &&
-      !lychee_model_slot_open (&self->slot, element))
-    return GST_STATE_CHANGE_FAILURE;
+  switch (transition) {
+  case GST_STATE_CHANGE_NULL_TO_READY:
+    if (!lychee_model_slot_open (&self->slot, element))
+      return GST_STATE_CHANGE_FAILURE;
+    break;
+  case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
+    lychee_answer_queue_set_playing (self->queue, TRUE);
+    break;
+  case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
+    lychee_answer_queue_set_playing (self->queue, FALSE);
+    break;
+  default:
+    break;
+  }
 
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
 
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+    forget_transcript (self);
+    GST_OBJECT_LOCK (self);
+    self->start = GST_CLOCK_TIME_NONE;
+    self->n_asked = 0;
+    GST_OBJECT_UNLOCK (self);
+    g_clear_pointer (&self->summary, lychee_ask_unref);
+    lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
+    self->flushed = FALSE;
     lychee_model_slot_forget_caps (&self->slot, element);
-  else if (transition == GST_STATE_CHANGE_READY_TO_NULL)
+  } else if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
     lychee_model_slot_close (&self->slot, element);
+  }
   return ret;
 }

@@ -553,7 +553,8 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
     break;
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     structure = gst_event_get_structure (event);
-    if (gst_structure_has_name (structure, "rstranscribe/final-transcript")) {
+    if (gst_structure_has_name (structure, "rstranscribe/final-transcript") ||
+        gst_structure_has_name (structure, "lychee-ask")) {
       gst_lychee_tokenizer_drain (self);
     } else if (gst_structure_has_name (structure, "rstranscribe/speaker-change")) {
       gst_lychee_tokenizer_drain (self);

@@ -73,16 +73,8 @@ map_error (const GError *error, GQuark *domain, int *code)
   }
 }
 
-/**
- * lychee_element_post_error:
- * @element: who reports it; its object lock is not held
- * @error: (nullable): an error of the library
- * @text: (nullable): what could not be done, put in front of the error's own message
- *
- * Posts @error with the GStreamer domain and code that fit it.
- */
-void
-lychee_element_post_error (GstElement *element, const GError *error, const char *text)
+static void
+post (GstElement *element, GstMessageType type, const GError *error, const char *text)
 {
   const char *message = error != NULL ? error->message : "for a reason that was not given";
   char *whole = text != NULL ? g_strdup_printf ("%s: %s", text, message) : g_strdup (message);
@@ -94,7 +86,35 @@ lychee_element_post_error (GstElement *element, const GError *error, const char 
 
   map_error (error, &domain, &code);
   gst_element_message_full (
-      element, GST_MESSAGE_ERROR, domain, code, whole, debug, __FILE__, GST_FUNCTION, __LINE__);
+      element, type, domain, code, whole, debug, __FILE__, GST_FUNCTION, __LINE__);
+}
+
+/**
+ * lychee_element_post_error:
+ * @element: who reports it; its object lock is not held
+ * @error: (nullable): an error of the library
+ * @text: (nullable): what could not be done, put in front of the error's own message
+ *
+ * Posts @error with the GStreamer domain and code that fit it.
+ */
+void
+lychee_element_post_error (GstElement *element, const GError *error, const char *text)
+{
+  post (element, GST_MESSAGE_ERROR, error, text);
+}
+
+/**
+ * lychee_element_post_warning:
+ * @element: who reports it; its object lock is not held
+ * @error: (nullable): an error of the library
+ * @text: (nullable): what could not be done, put in front of the error's own message
+ *
+ * Posts @error as a warning: the stream goes on.
+ */
+void
+lychee_element_post_warning (GstElement *element, const GError *error, const char *text)
+{
+  post (element, GST_MESSAGE_WARNING, error, text);
 }
 
 /**

@@ -339,3 +339,107 @@ test_pipeline (const char *description)
   g_free (line);
   return gst_object_ref_sink (pipeline);
 }
+
+char *
+test_own_answer (
+    guint first, guint n, const char *question, LycheeSampler *sampler, guint max_tokens)
+{
+  g_autoptr (GError) error = NULL;
+  LycheeSession *session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", test_get_model (), "system-prompt", "", NULL);
+  LycheeQuestion *asked;
+  LycheeAnswer *answer;
+  GstBuffer *buffer;
+  Chain chain;
+  char *text;
+
+  test_chain_init (
+      &chain, "lycheetokenizer model=MODEL ! lycheechunker detector=structure", TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, first, n);
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+    g_assert_true (lychee_session_append (session, test_chunk_meta (buffer)->chunk, NULL, &error));
+    gst_buffer_unref (buffer);
+  }
+  test_chain_clear (&chain);
+  asked = g_object_new (
+      LYCHEE_TYPE_QUESTION, "prompt", question, "sampler", sampler, "max-tokens", max_tokens, NULL);
+  answer = lychee_session_ask (session, asked, NULL, NULL, NULL, &error);
+  g_assert_no_error (error);
+  text = g_strdup (lychee_answer_get_text (answer));
+  g_object_unref (answer);
+  g_object_unref (asked);
+  g_object_unref (session);
+  return text;
+}
+
+guint
+test_get_uint (GstMessage *message, const char *name)
+{
+  guint value = 0;
+
+  g_assert_true (gst_structure_get_uint (gst_message_get_structure (message), name, &value));
+  return value;
+}
+
+const char *
+test_get_string (GstMessage *message, const char *name)
+{
+  return gst_structure_get_string (gst_message_get_structure (message), name);
+}
+
+static GstPadProbeReturn
+on_piece (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Hold *hold = user_data;
+
+  if (++hold->seen != hold->at)
+    return GST_PAD_PROBE_OK;
+  g_mutex_lock (&hold->lock);
+  hold->held = TRUE;
+  g_cond_signal (&hold->reached);
+  g_mutex_unlock (&hold->lock);
+  while (!GST_PAD_IS_FLUSHING (pad) && !g_atomic_int_get (&hold->released))
+    g_thread_yield ();
+  return GST_PAD_PROBE_OK;
+}
+
+void
+test_hold_at (Hold *hold, Chain *chain, guint at)
+{
+  GstElement *decoder = test_chain_get (chain, "d");
+
+  memset (hold, 0, sizeof *hold);
+  hold->at = at;
+  g_mutex_init (&hold->lock);
+  g_cond_init (&hold->reached);
+  hold->pad = gst_element_get_static_pad (decoder, "src");
+  hold->probe = gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_BUFFER, on_piece, hold, NULL);
+  gst_object_unref (decoder);
+}
+
+void
+test_hold_wait (Hold *hold)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  g_mutex_lock (&hold->lock);
+  while (!hold->held)
+    g_assert_true (g_cond_wait_until (&hold->reached, &hold->lock, until));
+  g_mutex_unlock (&hold->lock);
+}
+
+void
+test_hold_clear (Hold *hold)
+{
+  gst_pad_remove_probe (hold->pad, hold->probe);
+  gst_object_unref (hold->pad);
+  g_mutex_clear (&hold->lock);
+  g_cond_clear (&hold->reached);
+}
+
+void
+test_hold_release (Hold *hold)
+{
+  g_atomic_int_set (&hold->released, TRUE);
+}

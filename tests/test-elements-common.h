@@ -67,6 +67,32 @@ void test_assert_same_answer (const char *streamed, const char *told);
 
 GstElement *test_pipeline (const char *description);
 
+/* What a session of our own answers to lines @first .. @first + @n - 1. (transfer full) */
+char *test_own_answer (
+    guint first, guint n, const char *question, LycheeSampler *sampler, guint max_tokens);
+
+/* Fields of a message, which it must have. */
+guint test_get_uint (GstMessage *message, const char *name);
+const char *test_get_string (GstMessage *message, const char *name);
+
+/* A probe that holds the thread that pushes decoder "d"'s answers at one piece of them, until flush
+ * start has passed the pad, it has been deactivated, or it is released. */
+typedef struct {
+  guint at; /* hold at this piece, counted from 1 */
+  guint seen;
+  GMutex lock;
+  GCond reached;
+  gboolean held;
+  gint released; /* atomic */
+  gulong probe;
+  GstPad *pad;
+} Hold;
+
+void test_hold_at (Hold *hold, Chain *chain, guint at);
+void test_hold_wait (Hold *hold);
+void test_hold_release (Hold *hold);
+void test_hold_clear (Hold *hold);
+
 #define TEST_TEXT_CAPS "text/x-raw, format=(string)utf8"
 #define TEST_TIMEOUT (60 * GST_SECOND)
 

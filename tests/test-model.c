@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* LycheeModel and its forward pass: against a float64 reference, against itself cut another way,
- * and with every kind of broken file. */
+/* LycheeModel and its forward pass: against itself cut another way, and with every kind of broken
+ * file. test-architectures.c compares it with a float64 reference. */
 
 #include "lychee-forward.h"
 #include "lychee-model.h"
-#include "reference-forward.h"
+#include "model-logits.h"
 #include "tiny-model.h"
 
 #include <gguf.h>
@@ -15,119 +15,6 @@
 
 static char *dir;
 
-static char *
-put (const char *name, const void *data, gsize size)
-{
-  char *path = g_build_filename (dir, name, NULL);
-
-  g_assert_true (g_file_set_contents (path, data, size, NULL));
-  return path;
-}
-
-/* Ids that use the whole vocabulary, the same every time. */
-static void
-some_ids (gint32 *ids, guint n, guint n_vocab)
-{
-  for (guint i = 0; i < n; i++)
-    ids[i] = (i * 7919 + i * i * 31 + 5) % n_vocab;
-}
-
-static LycheeModel *
-load (const char *path)
-{
-  g_autoptr (GError) error = NULL;
-  LycheeModel *model = lychee_model_new_from_file (path, &error);
-
-  g_assert_no_error (error);
-  g_assert_nonnull (model);
-  return model;
-}
-
-static LycheeCache *
-new_cache (LycheeModel *model, guint max_tokens)
-{
-  return lychee_cache_new (lychee_model_get_n_layers (model), lychee_model_get_n_kv_heads (model),
-      lychee_model_get_head_dim (model), max_tokens, 0);
-}
-
-/* Logits of every position, computed in passes of @step tokens on @threads threads. */
-static float *
-all_logits (LycheeModel *model, const gint32 *ids, guint n, guint step, guint threads)
-{
-  g_autoptr (LycheeExecutor) executor = lychee_executor_get (threads);
-  g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = new_cache (model, n);
-  g_autoptr (GError) error = NULL;
-  guint n_vocab = lychee_model_get_n_vocab (model);
-  float *result = g_new (float, (gsize) n *n_vocab);
-
-  for (guint first = 0; first < n; first += step) {
-    guint now = MIN (step, n - first);
-    const float *logits;
-
-    lychee_forward_run (forward, cache, ids + first, now, LYCHEE_OUTPUT_ALL, &logits, NULL, &error);
-    g_assert_no_error (error);
-    memcpy (result + (gsize) first * n_vocab, logits, (gsize) now * n_vocab * sizeof *logits);
-  }
-  g_assert_cmpuint (lychee_cache_get_length (cache), ==, n);
-  return result;
-}
-
-typedef struct {
-  const char *name;
-  LycheeTinyModel tiny;
-  guint n_tokens;
-  double tolerance;
-} Case;
-
-#define TINY(...)                                                                                  \
-  {                                                                                                \
-    .seed = 7, .n_layers = 2, .n_embd = 64, .n_heads = 4, .n_kv_heads = 2, .head_dim = 16,         \
-    .n_ff = 96, .n_context = 2048, .type = GGML_TYPE_F32, .tied = FALSE, .rope_freq_base = 10000,  \
-    __VA_ARGS__                                                                                    \
-  }
-
-_Pragma ("GCC diagnostic ignored \"-Woverride-init\"") static const Case cases[] = {
-  { "plain", TINY (.seed = 7), 40, 1e-4 },
-  { "one-token", TINY (.seed = 7), 1, 1e-4 },
-  { "tied", TINY (.tied = TRUE), 40, 1e-3 },
-  { "factors", TINY (.rope_factors = TRUE), 40, 1e-4 },
-  { "biases", TINY (.biases = TRUE), 40, 1e-4 },
-  { "no-groups", TINY (.n_kv_heads = 4), 40, 1e-4 },
-  { "one-kv-head", TINY (.n_kv_heads = 1), 40, 1e-4 },
-  { "head-80", TINY (.head_dim = 80), 40, 1e-4 },
-  { "head-128", TINY (.head_dim = 128, .n_layers = 1), 24, 1e-4 },
-  { "head-256", TINY (.head_dim = 256, .n_layers = 1), 24, 1e-4 },
-  { "odd-sizes", TINY (.n_embd = 48, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24, .n_ff = 104),
-      33, 1e-4 },
-  { "base", TINY (.rope_freq_base = 500000), 40, 1e-4 },
-  { "long", TINY (.n_layers = 1), 700, 1e-4 },
-  /* Activations are rounded too: ggml multiplies f16 matrices in f16. */
-  { "f16", TINY (.type = GGML_TYPE_F16), 40, 2e-2 },
-  { "q8_0", TINY (.type = GGML_TYPE_Q8_0, .head_dim = 32), 40, 0.2 },
-};
-
-static void
-test_reference (gconstpointer data)
-{
-  const Case *c = data;
-  g_autofree char *path = lychee_tiny_model_write (&c->tiny, dir, "reference.gguf");
-  g_autoptr (LycheeModel) model = load (path);
-  g_autofree gint32 *ids = g_new (gint32, c->n_tokens);
-  g_autofree double *wanted = NULL;
-  g_autofree float *whole = NULL;
-  guint n_vocab;
-
-  some_ids (ids, c->n_tokens, lychee_model_get_n_vocab (model));
-  wanted = reference_forward (path, ids, c->n_tokens, TRUE, &n_vocab);
-  g_assert_cmpuint (n_vocab, ==, lychee_model_get_n_vocab (model));
-  whole = all_logits (model, ids, c->n_tokens, LYCHEE_FORWARD_MAX_TOKENS, 1);
-  for (gsize i = 0; i < (gsize) c->n_tokens * n_vocab; i++)
-    if (!(fabs (whole[i] - wanted[i]) <= c->tolerance))
-      g_error ("position %u, id %u: %g, should be %g", (guint) (i / n_vocab), (guint) (i % n_vocab),
-          whole[i], wanted[i]);
-}
-
 /* However a text is cut into passes, the model says the same. */
 static void
 test_steps (gconstpointer data)
@@ -135,14 +22,14 @@ test_steps (gconstpointer data)
   guint step = GPOINTER_TO_UINT (data), n = 300, n_vocab;
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "steps.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   g_autofree gint32 *ids = g_new (gint32, n);
   g_autofree float *whole = NULL, *parts = NULL;
 
   n_vocab = lychee_model_get_n_vocab (model);
-  some_ids (ids, n, n_vocab);
-  whole = all_logits (model, ids, n, 512, 1);
-  parts = all_logits (model, ids, n, step, 1);
+  test_model_ids (ids, n, n_vocab);
+  whole = test_model_logits (model, ids, n, 512, 1);
+  parts = test_model_logits (model, ids, n, step, 1);
   for (gsize i = 0; i < (gsize) n * n_vocab; i++)
     g_assert_cmpfloat_with_epsilon (whole[i], parts[i], 5e-5);
 }
@@ -152,15 +39,15 @@ test_threads (void)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "threads.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   guint n = 600, n_vocab = lychee_model_get_n_vocab (model);
   g_autofree gint32 *ids = g_new (gint32, n);
   g_autofree float *one = NULL;
 
-  some_ids (ids, n, n_vocab);
-  one = all_logits (model, ids, n, 12, 1);
+  test_model_ids (ids, n, n_vocab);
+  one = test_model_logits (model, ids, n, 12, 1);
   for (guint threads = 2; threads <= 4; threads++) {
-    g_autofree float *more = all_logits (model, ids, n, 12, threads);
+    g_autofree float *more = test_model_logits (model, ids, n, 12, threads);
 
     g_assert_cmpmem (one, n * n_vocab * sizeof *one, more, n * n_vocab * sizeof *more);
   }
@@ -172,18 +59,18 @@ test_last (void)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "last.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeExecutor) executor = lychee_executor_get (2);
   g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  g_autoptr (LycheeCache) cache = test_model_cache (model, 64);
   g_autoptr (GError) error = NULL;
   g_autofree float *all = NULL;
   guint n_vocab = lychee_model_get_n_vocab (model);
   const float *logits;
   gint32 ids[50];
 
-  some_ids (ids, 50, n_vocab);
-  all = all_logits (model, ids, 50, 50, 2);
+  test_model_ids (ids, 50, n_vocab);
+  all = test_model_logits (model, ids, 50, 50, 2);
   lychee_forward_run (forward, cache, ids, 30, LYCHEE_OUTPUT_NONE, &logits, NULL, &error);
   g_assert_no_error (error);
   g_assert_null (logits);
@@ -201,7 +88,7 @@ test_causal (void)
   const guint lengths[] = { 2, 3, 15, 16, 17, 33, 255, 256, 257, 300 };
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "causal.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   guint n_vocab = lychee_model_get_n_vocab (model);
 
   for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
@@ -210,10 +97,10 @@ test_causal (void)
     g_autofree float *a = NULL, *b = NULL;
     gsize before = (gsize) (n - 1) * n_vocab;
 
-    some_ids (ids, n, n_vocab);
-    a = all_logits (model, ids, n, 512, 1);
+    test_model_ids (ids, n, n_vocab);
+    a = test_model_logits (model, ids, n, 512, 1);
     ids[n - 1] = (ids[n - 1] + 100) % n_vocab;
-    b = all_logits (model, ids, n, 512, 1);
+    b = test_model_logits (model, ids, n, 512, 1);
     g_assert_cmpmem (a, before * sizeof *a, b, before * sizeof *b);
     g_assert_cmpint (memcmp (a + before, b + before, n_vocab * sizeof *a), !=, 0);
   }
@@ -229,11 +116,11 @@ test_sparse_is_dense (gconstpointer data)
   };
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "sparse.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   guint n = 900, n_vocab = lychee_model_get_n_vocab (model);
   g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
   g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = new_cache (model, n);
+  g_autoptr (LycheeCache) cache = test_model_cache (model, n);
   g_autoptr (GError) error = NULL;
   g_autofree gint32 *ids = g_new (gint32, n);
   g_autofree float *dense = NULL;
@@ -242,8 +129,8 @@ test_sparse_is_dense (gconstpointer data)
   LycheeAttentionStats stats;
   const float *logits;
 
-  some_ids (ids, n, n_vocab);
-  dense = all_logits (model, ids, n, 12, 1);
+  test_model_ids (ids, n, n_vocab);
+  dense = test_model_logits (model, ids, n, 12, 1);
   lychee_cache_enable_index (cache, &indexing);
   for (guint at = 0; at < n - 1;) {
     guint now = MIN (12, n - 1 - at);
@@ -309,12 +196,12 @@ test_not_finite (void)
   /* From the middle of the key weights on. */
   for (gsize i = size * 3 / 10; i + 4 <= size; i += 4)
     memcpy (data + (i & ~(gsize) 3), "\xff\xff\xff\x7f", 4);
-  broken = put ("nan.gguf", data, size);
-  model = load (broken);
+  broken = test_model_put (dir, "nan.gguf", data, size);
+  model = test_model_load (broken);
   forward = lychee_forward_new (model, executor);
-  cache = new_cache (model, 600);
+  cache = test_model_cache (model, 600);
   lychee_cache_enable_index (cache, &indexing);
-  some_ids (ids, 12, lychee_model_get_n_vocab (model));
+  test_model_ids (ids, 12, lychee_model_get_n_vocab (model));
   for (guint i = 0; i < 40 && !error; i++) {
     before = lychee_cache_get_length (cache);
     lychee_forward_run (forward, cache, ids, 12, LYCHEE_OUTPUT_NONE, NULL, NULL, &error);
@@ -328,10 +215,10 @@ test_bad_id (void)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "id.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
   g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  g_autoptr (LycheeCache) cache = test_model_cache (model, 64);
   const gint32 bad[] = { -1, lychee_model_get_n_vocab (model), G_MAXINT32 };
 
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++) {
@@ -349,15 +236,15 @@ test_cancel (void)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
   g_autofree char *path = lychee_tiny_model_write (&tiny, dir, "cancel.gguf");
-  g_autoptr (LycheeModel) model = load (path);
+  g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeExecutor) executor = lychee_executor_get (2);
   g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = new_cache (model, 64);
+  g_autoptr (LycheeCache) cache = test_model_cache (model, 64);
   g_autoptr (GCancellable) cancellable = g_cancellable_new ();
   g_autoptr (GError) error = NULL;
   gint32 ids[20];
 
-  some_ids (ids, 20, lychee_model_get_n_vocab (model));
+  test_model_ids (ids, 20, lychee_model_get_n_vocab (model));
   g_cancellable_cancel (cancellable);
   g_assert_false (
       lychee_forward_run (forward, cache, ids, 20, LYCHEE_OUTPUT_LAST, NULL, cancellable, &error));
@@ -380,9 +267,9 @@ test_properties (void)
   other.seed = 2;
   path = lychee_tiny_model_write (&tiny, dir, "a.gguf");
   other_path = lychee_tiny_model_write (&other, dir, "b.gguf");
-  model = load (path);
-  again = load (path);
-  different = load (other_path);
+  model = test_model_load (path);
+  again = test_model_load (path);
+  different = test_model_load (other_path);
   g_assert_cmpstr (lychee_model_get_id (model), ==, lychee_model_get_id (again));
   g_assert_cmpstr (lychee_model_get_id (model), !=, lychee_model_get_id (different));
   g_assert_cmpuint (strlen (lychee_model_get_id (model)), ==, 16);
@@ -414,17 +301,17 @@ test_no_rope_base (void)
   tiny.rope_freq_base = 5000;
   with = lychee_tiny_model_write (&tiny, dir, "with.gguf");
 
-  assumed = load (without);
+  assumed = test_model_load (without);
   g_assert_nonnull (lychee_model_get_warnings (assumed)[0]);
   g_assert_nonnull (strstr (lychee_model_get_warnings (assumed)[0], "llama.rope.freq_base"));
   set = lychee_model_new_full (without, 5000, &error);
   g_assert_no_error (error);
-  wanted = load (with);
+  wanted = test_model_load (with);
   n_vocab = lychee_model_get_n_vocab (set);
-  some_ids (ids, 20, n_vocab);
-  a = all_logits (set, ids, 20, 20, 1);
-  b = all_logits (wanted, ids, 20, 20, 1);
-  c = all_logits (assumed, ids, 20, 20, 1);
+  test_model_ids (ids, 20, n_vocab);
+  a = test_model_logits (set, ids, 20, 20, 1);
+  b = test_model_logits (wanted, ids, 20, 20, 1);
+  c = test_model_logits (assumed, ids, 20, 20, 1);
   g_assert_cmpmem (a, 20 * n_vocab * sizeof *a, b, 20 * n_vocab * sizeof *b);
   g_assert_cmpint (memcmp (a, c, 20 * n_vocab * sizeof *a), !=, 0);
 }
@@ -432,49 +319,36 @@ test_no_rope_base (void)
 /* Broken files. */
 
 static void
-expect_error (const char *path, gint code, const char *named)
-{
-  g_autoptr (GError) error = NULL;
-  LycheeModel *model = lychee_model_new_from_file (path, &error);
-
-  g_assert_null (model);
-  g_assert_nonnull (error);
-  if (!g_error_matches (error, LYCHEE_MODEL_ERROR, code) || !strstr (error->message, named) ||
-      !strstr (error->message, path))
-    g_error ("wanted code %d and “%s”, got %s %d: %s", code, named,
-        g_quark_to_string (error->domain), error->code, error->message);
-}
-
-static void
 test_no_file (void)
 {
   g_autofree char *path = g_build_filename (dir, "not-there.gguf", NULL);
-  g_autofree char *empty = put ("empty.gguf", "", 0);
-  g_autofree char *text = put ("text.gguf", "Hello, this is no model at all.", 31);
+  g_autofree char *empty = test_model_put (dir, "empty.gguf", "", 0);
+  g_autofree char *text = test_model_put (dir, "text.gguf", "Hello, this is no model at all.", 31);
   g_autofree char *big_endian =
-      put ("big.gguf", "GGUF\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+      test_model_put (dir, "big.gguf", "GGUF\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
   g_autofree char *version =
-      put ("version.gguf", "GGUF\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
-  g_autofree char *magic = put ("magic.gguf", "GGUF", 4);
+      test_model_put (dir, "version.gguf", "GGUF\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *magic = test_model_put (dir, "magic.gguf", "GGUF", 4);
   g_autofree char *nothing =
-      put ("nothing.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
-  g_autofree char *zero = put ("zero.gguf", "GGUF\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+      test_model_put (dir, "nothing.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
+  g_autofree char *zero =
+      test_model_put (dir, "zero.gguf", "GGUF\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
   g_autofree char *fifo = g_build_filename (dir, "fifo.gguf", NULL);
-  g_autofree char *many =
-      put ("many.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\177", 24);
+  g_autofree char *many = test_model_put (
+      dir, "many.gguf", "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\177", 24);
 
-  expect_error (path, LYCHEE_MODEL_ERROR_OPEN, "No such file");
-  expect_error (dir, LYCHEE_MODEL_ERROR_OPEN, "directory");
+  test_model_expect_error (path, LYCHEE_MODEL_ERROR_OPEN, "No such file");
+  test_model_expect_error (dir, LYCHEE_MODEL_ERROR_OPEN, "directory");
   g_assert_cmpint (mkfifo (fifo, 0600), ==, 0);
-  expect_error (fifo, LYCHEE_MODEL_ERROR_OPEN, "regular file");
-  expect_error (zero, LYCHEE_MODEL_ERROR_FORMAT, "version 0");
-  expect_error (empty, LYCHEE_MODEL_ERROR_FORMAT, "empty");
-  expect_error (text, LYCHEE_MODEL_ERROR_FORMAT, "not a GGUF file");
-  expect_error (big_endian, LYCHEE_MODEL_ERROR_FORMAT, "byte order");
-  expect_error (version, LYCHEE_MODEL_ERROR_FORMAT, "version 1");
-  expect_error (magic, LYCHEE_MODEL_ERROR_TRUNCATED, "header");
-  expect_error (nothing, LYCHEE_MODEL_ERROR_INVALID, "general.architecture");
-  expect_error (many, LYCHEE_MODEL_ERROR_TRUNCATED, "keys");
+  test_model_expect_error (fifo, LYCHEE_MODEL_ERROR_OPEN, "regular file");
+  test_model_expect_error (zero, LYCHEE_MODEL_ERROR_FORMAT, "version 0");
+  test_model_expect_error (empty, LYCHEE_MODEL_ERROR_FORMAT, "empty");
+  test_model_expect_error (text, LYCHEE_MODEL_ERROR_FORMAT, "not a GGUF file");
+  test_model_expect_error (big_endian, LYCHEE_MODEL_ERROR_FORMAT, "byte order");
+  test_model_expect_error (version, LYCHEE_MODEL_ERROR_FORMAT, "version 1");
+  test_model_expect_error (magic, LYCHEE_MODEL_ERROR_TRUNCATED, "header");
+  test_model_expect_error (nothing, LYCHEE_MODEL_ERROR_INVALID, "general.architecture");
+  test_model_expect_error (many, LYCHEE_MODEL_ERROR_TRUNCATED, "keys");
 }
 
 /* Cut anywhere, the file is an error and nothing worse. */
@@ -488,16 +362,16 @@ test_truncated (void)
 
   g_assert_true (g_file_get_contents (path, &data, &size, NULL));
   for (gsize n = 1; n < size; n = n < 12000 ? n + 7 : n + 1013) {
-    g_autofree char *cut = put ("cut.gguf", data, n);
+    g_autofree char *cut = test_model_put (dir, "cut.gguf", data, n);
     g_autoptr (GError) error = NULL;
 
     g_assert_null (lychee_model_new_from_file (cut, &error));
     g_assert_nonnull (error);
   }
   {
-    g_autofree char *cut = put ("cut.gguf", data, size - 100);
+    g_autofree char *cut = test_model_put (dir, "cut.gguf", data, size - 100);
 
-    expect_error (cut, LYCHEE_MODEL_ERROR_TRUNCATED, "tensor");
+    test_model_expect_error (cut, LYCHEE_MODEL_ERROR_TRUNCATED, "tensor");
   }
 }
 
@@ -520,7 +394,7 @@ test_altered (void)
     g_autoptr (LycheeModel) model = NULL;
 
     data[at] = i % 3 == 0 ? (char) 0xff : (char) g_rand_int (rand);
-    altered = put ("altered.gguf", data, size);
+    altered = test_model_put (dir, "altered.gguf", data, size);
     model = lychee_model_new_from_file (altered, NULL);
     data[at] = was;
   }
@@ -586,7 +460,7 @@ experts (struct gguf_context *gguf, struct ggml_context *tensors)
 static void
 scaling (struct gguf_context *gguf, struct ggml_context *tensors)
 {
-  gguf_set_val_str (gguf, "llama.rope.scaling.type", "longrope");
+  gguf_set_val_str (gguf, "llama.rope.scaling.type", "dynamic");
   gguf_set_val_f32 (gguf, "llama.rope.scaling.factor", 4);
 }
 
@@ -627,11 +501,11 @@ static const struct {
   { "key-type", layers_as_text, LYCHEE_MODEL_ERROR_INVALID, "llama.block_count" },
   { "no-heads", no_heads, LYCHEE_MODEL_ERROR_INVALID, "head_count" },
   { "odd-groups", odd_groups, LYCHEE_MODEL_ERROR_INVALID, "head_count_kv" },
-  { "shape", wrong_width, LYCHEE_MODEL_ERROR_INVALID, "blk.0.ffn_gate.weight" },
+  { "shape", wrong_width, LYCHEE_MODEL_ERROR_INVALID, "blk.0.ffn_" },
   { "head-size", huge_head, LYCHEE_MODEL_ERROR_UNSUPPORTED, "key_length" },
   { "many-heads", many_heads, LYCHEE_MODEL_ERROR_UNSUPPORTED, "head_count" },
   { "experts", experts, LYCHEE_MODEL_ERROR_UNSUPPORTED, "expert_count" },
-  { "rope-scaling", scaling, LYCHEE_MODEL_ERROR_UNSUPPORTED, "longrope" },
+  { "rope-scaling", scaling, LYCHEE_MODEL_ERROR_UNSUPPORTED, "dynamic" },
   { "epsilon", bad_eps, LYCHEE_MODEL_ERROR_INVALID, "layer_norm_rms_epsilon" },
   { "missing-tensor", rename_tensor, LYCHEE_MODEL_ERROR_INVALID, "blk.1.ffn_up.weight" },
   { "tensor-type", integers, LYCHEE_MODEL_ERROR_UNSUPPORTED, "blk.0.attn_q.weight" },
@@ -659,7 +533,7 @@ test_broken (gconstpointer data)
   gguf_free (out);
   gguf_free (gguf);
   ggml_free (tensors);
-  expect_error (path, broken[i].code, broken[i].named);
+  test_model_expect_error (path, broken[i].code, broken[i].named);
 }
 
 /* The real model, where the test run has one: the float32 reference that came with the project's
@@ -680,7 +554,7 @@ test_real (void)
     g_test_skip ("LYCHEE_TEST_MODEL names no model");
     return;
   }
-  model = load (path);
+  model = test_model_load (path);
   n_vocab = lychee_model_get_n_vocab (model);
   g_assert_true (g_file_get_contents (file, &text, NULL, NULL));
   lines = g_strsplit (text, "\n", -1);
@@ -695,7 +569,7 @@ test_real (void)
         g_array_append_val (ids, id);
       }
       g_free (logits);
-      logits = all_logits (model, (gint32 *) ids->data, ids->len, 512, 2);
+      logits = test_model_logits (model, (gint32 *) ids->data, ids->len, 512, 2);
     } else if (g_strcmp0 (words[0], "nll") == 0) {
       double wanted = g_ascii_strtod (words[1], NULL), nll = 0;
 
@@ -734,11 +608,6 @@ main (int argc, char **argv)
 
   g_test_init (&argc, &argv, NULL);
   dir = g_dir_make_tmp ("lychee-model-XXXXXX", NULL);
-  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
-    g_autofree char *name = g_strdup_printf ("/model/reference/%s", cases[i].name);
-
-    g_test_add_data_func (name, &cases[i], test_reference);
-  }
   for (guint step = 1; step <= 64; step = step * 2 + 1) {
     g_autofree char *name = g_strdup_printf ("/model/steps/%u", step);
 

@@ -10,6 +10,7 @@ G_BEGIN_DECLS
  * top, chatml. For tests of everything that does not need sense from a model. */
 typedef struct {
   guint seed;
+  const char *architecture; /* NULL: llama */
   guint n_layers;
   guint n_embd;
   guint n_heads;
@@ -23,6 +24,13 @@ typedef struct {
   gboolean biases;
   float rope_freq_base; /* 0: the key is left out */
   gboolean no_template; /* without a chat template */
+  guint n_rot;          /* 0: head_dim */
+  guint window;         /* of the layers that have one */
+  const char *scaling;  /* rope.scaling.type: NULL, linear, yarn, longrope */
+  float scaling_factor;
+  guint n_original; /* positions before scaling; longrope's factors differ at it */
+  float logit_cap;
+  gboolean fused; /* queries, keys and values in one matrix; phi3's are */
 } LycheeTinyModel;
 
 #define LYCHEE_TINY_MODEL_INIT                                                                     \
@@ -33,6 +41,9 @@ typedef struct {
 
 /* Writes the file @dir/@name; returns its path (transfer full). Aborts the test on failure. */
 char *lychee_tiny_model_write (const LycheeTinyModel *tiny, const char *dir, const char *name);
+
+/* Splits a file as gguf-split does; returns the first part's path (transfer full). */
+char *lychee_tiny_model_split (const char *path, guint n_parts);
 
 /* The default one in @dir. */
 char *lychee_test_write_tiny_model (const char *dir, guint seed, GError **error);

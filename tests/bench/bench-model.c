@@ -4,6 +4,8 @@
 
 #include "bench.h"
 
+#include "lychee-cache-private.h"
+
 #include "lychee-sampler.h"
 
 #include <math.h>
@@ -73,11 +75,14 @@ int
 bench_logits (int argc, char **argv)
 {
   Bench bench = { 0 };
-  g_autofree char *list = NULL;
-  gint n_greedy = 0;
+  g_autofree char *list = NULL, *raw = NULL;
+  gint n_greedy = 0, n_context = 0;
+  FILE *file = NULL;
   const GOptionEntry entries[] = { { "ids", 'i', 0, G_OPTION_ARG_STRING, &list, "token ids",
                                        "1,2,3" },
     { "greedy", 'g', 0, G_OPTION_ARG_INT, &n_greedy, "continue with the N best tokens", "N" },
+    { "context", 0, 0, G_OPTION_ARG_INT, &n_context, "positions to stretch the model for", "N" },
+    { "raw", 0, 0, G_OPTION_ARG_FILENAME, &raw, "write all logits there, float32", "FILE" },
     { NULL } };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -102,6 +107,11 @@ bench_logits (int argc, char **argv)
   executor = lychee_executor_get (bench.threads);
   forward = lychee_forward_new (model, executor);
   cache = bench_new_cache (model, ids->len + MAX (n_greedy, 0) + 1);
+  lychee_cache_set_rope_context (cache, MAX (n_context, 0));
+  if (bench.json)
+    printf ("{\"stretch\": %g}\n", lychee_model_get_stretch (model, MAX (n_context, 0)));
+  if (raw && !(file = fopen (raw, "wb")))
+    bench_fail ("cannot write “%s”: %s", raw, g_strerror (errno));
   n_vocab = lychee_model_get_n_vocab (model);
   for (guint first = 0; first < ids->len; first += LYCHEE_FORWARD_MAX_TOKENS) {
     guint n = MIN (ids->len - first, LYCHEE_FORWARD_MAX_TOKENS);
@@ -114,11 +124,15 @@ bench_logits (int argc, char **argv)
       double lse = bench_log_sum_exp (row, n_vocab);
 
       print_row (first + i, row, n_vocab, lse);
+      if (file && fwrite (row, sizeof *row, n_vocab, file) != n_vocab)
+        bench_fail ("cannot write “%s”: %s", raw, g_strerror (errno));
       if (first + i + 1 < ids->len)
         nll += lse - row[g_array_index (ids, gint32, first + i + 1)];
     }
     logits += (gsize) (n - 1) * n_vocab;
   }
+  if (file && fclose (file) != 0)
+    bench_fail ("cannot write “%s”: %s", raw, g_strerror (errno));
   if (ids->len > 1)
     printf ("{\"mean_nll\": %.5f}\n", nll / (ids->len - 1));
   if (n_greedy > 0) {
@@ -152,8 +166,6 @@ bench_perplexity (int argc, char **argv)
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
     { "step", 's', 0, G_OPTION_ARG_INT, &step, "print a mean every so many tokens", "N" }, { NULL }
   };
-  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
-    .window = LYCHEE_DEFAULT_WINDOW };
   LycheeAttentionOptions options = { .rest = TRUE };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -187,7 +199,7 @@ bench_perplexity (int argc, char **argv)
   executor = lychee_executor_get (bench.threads);
   forward = lychee_forward_new (model, executor);
   cache = bench_new_cache (model, n_tokens);
-  lychee_cache_enable_index (cache, &indexing);
+  bench_enable_index (model, cache);
   lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
   n_vocab = lychee_model_get_n_vocab (model);
   for (gint first = 0; first < n_tokens; first += chunk) {

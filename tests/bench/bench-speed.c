@@ -126,8 +126,6 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   LycheeAttentionOptions options = {
     .sparse = run_what->sparse, .budget = run_what->budget, .rest = TRUE
   };
-  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
-    .window = LYCHEE_DEFAULT_WINDOW };
   double *times[N_PARTS], ms[N_PARTS], sum = 0, bytes, floor_ms;
   guint n_threads = lychee_executor_get_n_threads (executor);
   guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
@@ -136,7 +134,7 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   for (guint i = 0; i < N_PARTS; i++)
     times[i] = g_new (double, n);
   if (run_what->sparse)
-    lychee_cache_enable_index (cache, &indexing);
+    bench_enable_index (model, cache);
   bench_fill (model, forward, cache, depth);
   lychee_attention_set_options (attention, &options);
   lychee_attention_set_timing (attention, TRUE);
@@ -246,8 +244,6 @@ bench_ingest (int argc, char **argv)
   Bench bench = { 0 };
   char *list = NULL, *mode = NULL;
   gint n_tokens = 600, chunk = 12;
-  const LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS,
-    .window = LYCHEE_DEFAULT_WINDOW };
   LycheeAttentionOptions options = { .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE };
   gboolean indexed;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
@@ -286,7 +282,7 @@ bench_ingest (int argc, char **argv)
     double before, seconds, upkeep;
 
     if (indexed)
-      lychee_cache_enable_index (cache, &indexing);
+      bench_enable_index (model, cache);
     bench_fill (model, forward, cache, depth);
     lychee_attention_set_options (attention, &options);
     run (forward, cache, ids, chunk, LYCHEE_OUTPUT_NONE);

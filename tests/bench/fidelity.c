@@ -2,6 +2,8 @@
 
 #include "fidelity.h"
 
+#include "lychee-model-private.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -47,7 +49,7 @@ choose_layers (Fidelity *f, const char *list)
   f->measured = g_new0 (gboolean, f->n_layers);
   if (!list || g_str_equal (list, "all")) {
     for (guint i = 0; i < f->n_layers; i++)
-      f->measured[i] = TRUE;
+      f->measured[i] = !lychee_model_get_local_layers (f->model)[i];
     return;
   }
   layers = bench_parse_numbers ("--layers", list);
@@ -56,6 +58,8 @@ choose_layers (Fidelity *f, const char *list)
 
     if (layer >= f->n_layers)
       bench_fail ("--layers: the model has layers 0 to %u", f->n_layers - 1);
+    if (lychee_model_get_local_layers (f->model)[layer])
+      bench_fail ("--layers: layer %u sees only a window, and all of it", layer);
     f->measured[layer] = TRUE;
   }
 }

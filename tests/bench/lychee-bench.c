@@ -7,6 +7,7 @@
 
 #include "lychee-cache-private.h"
 #include "lychee-cpu-kernels.h"
+#include "lychee-model-private.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -123,6 +124,15 @@ bench_new_cache (LycheeModel *model, guint max_tokens)
       lychee_model_get_head_dim (model), max_tokens, 0);
 }
 
+void
+bench_enable_index (LycheeModel *model, LycheeCache *cache)
+{
+  LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS, .window = LYCHEE_DEFAULT_WINDOW };
+
+  lychee_model_describe_indexing (model, &indexing);
+  lychee_cache_enable_index (cache, &indexing);
+}
+
 #define FILL_TOKENS 512
 #define INDEX_STEP 16
 
@@ -152,12 +162,13 @@ static void
 build_index (LycheeCache *cache, guint depth)
 {
   guint window = lychee_cache_get_indexing (cache)->window;
+  guint n_heads = lychee_cache_get_n_kv_heads (cache);
   IndexBuild build = { cache, depth > window ? depth - window : 0 };
   GThreadPool *pool = g_thread_pool_new (build_one, &build, g_get_num_processors (), FALSE, NULL);
 
-  for (guint i = 0; i < lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache);
-       i++)
-    g_thread_pool_push (pool, GUINT_TO_POINTER (i + 1), NULL);
+  for (guint i = 0; i < lychee_cache_get_n_layers (cache) * n_heads; i++)
+    if (lychee_cache_get_index (cache, i / n_heads, i % n_heads))
+      g_thread_pool_push (pool, GUINT_TO_POINTER (i + 1), NULL);
   g_thread_pool_free (pool, FALSE, TRUE);
 }
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include <gio/gio.h>
+#include <gst/gst.h>
+
+#include "lychee-ask.h"
+
+G_BEGIN_DECLS
+
+/* What lycheedecoder has to say, in order: events, and answers that grow while they are made.
+ *
+ * Worker threads make the answers; the source pad's task pushes what there is. So an answer can be
+ * stopped while downstream waits, several can be made at a time, and neither holds up who asks or
+ * who reads the transcript. The order of flush and deactivation is that of GStreamer's queue. */
+typedef struct _LycheeAnswerQueue LycheeAnswerQueue;
+
+/* An answer in the queue. */
+typedef struct _LycheeJob LycheeJob;
+
+/* Makes an answer, in a worker's thread: puts buffers until it is over or lychee_job_goes_on() says
+ * FALSE. Or says that it was cancelled, in the thread of who did, where it had not begun. */
+typedef void (*LycheeAnswerFunc) (LycheeJob *job, gpointer user_data);
+
+LycheeAnswerQueue *lychee_answer_queue_new (
+    GstPad *srcpad, LycheeAnswerFunc answer, gpointer user_data);
+void lychee_answer_queue_free (LycheeAnswerQueue *queue);
+
+/* For the source pad's activation, and for changes of the element's state. */
+gboolean lychee_answer_queue_set_active (LycheeAnswerQueue *queue, gboolean active);
+void lychee_answer_queue_set_playing (LycheeAnswerQueue *queue, gboolean playing);
+/* For the sink pad's flush events, which this forwards. */
+gboolean lychee_answer_queue_flush_start (LycheeAnswerQueue *queue, GstEvent *event);
+gboolean lychee_answer_queue_flush_stop (LycheeAnswerQueue *queue, GstEvent *event);
+
+/* What the last push returned; GST_FLOW_FLUSHING while nothing is taken. */
+GstFlowReturn lychee_answer_queue_get_result (LycheeAnswerQueue *queue);
+/* A new stream may succeed where the one before failed. */
+void lychee_answer_queue_forget_result (LycheeAnswerQueue *queue);
+/* How many answers are made at a time. */
+void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
+
+/* Behind all that was asked before. Takes @event. */
+gboolean lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event);
+/* FALSE where nothing is taken. @interleave: its pieces may go between those of other answers.
+ * Takes a reference of @ask. */
+gboolean lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave);
+/* Ends the answers with @id, or all of them (NULL); returns how many. */
+guint lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id);
+/* Takes @ask back if its answer has not begun, without a word. */
+gboolean lychee_answer_queue_withdraw (LycheeAnswerQueue *queue, LycheeAsk *ask);
+void lychee_answer_queue_count (LycheeAnswerQueue *queue, guint *waiting, guint *running);
+
+/* For the thread that makes the answer. */
+LycheeAsk *lychee_job_get_ask (LycheeJob *job);
+GCancellable *lychee_job_get_cancellable (LycheeJob *job);
+/* Waits while the element is paused or downstream is behind. FALSE: cancelled. */
+gboolean lychee_job_goes_on (LycheeJob *job);
+/* Takes @buffer; what is put after a cancellation still goes downstream, after a flush no more. */
+void lychee_job_put (LycheeJob *job, GstBuffer *buffer);
+/* Before it is said how the answer ended: there is nothing to cancel any more. */
+void lychee_job_end (LycheeJob *job);
+
+G_END_DECLS

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The parts of lycheedecoder that need no element: how answers are written, and when summaries are
+ * due. */
+
+#include "lychee-answer-writer.h"
+#include "lychee-rolling.h"
+
+#include <string.h>
+
+typedef struct {
+  GPtrArray *texts;
+  guint64 offset;
+} Written;
+
+static void
+put (GstBuffer *buffer, gpointer user_data)
+{
+  Written *written = user_data;
+  gsize size = gst_buffer_get_size (buffer);
+  char *text = g_malloc0 (size + 1);
+
+  g_assert_cmpuint (size, >, 0);
+  g_assert_cmpuint (gst_buffer_extract (buffer, 0, text, size), ==, size);
+  g_assert_true (g_utf8_validate (text, size, NULL));
+  g_assert_cmpuint (GST_BUFFER_PTS (buffer), ==, 5 * GST_SECOND);
+  g_assert_cmpuint (GST_BUFFER_OFFSET (buffer), ==, written->offset);
+  written->offset += size;
+  g_assert_cmpuint (GST_BUFFER_OFFSET_END (buffer), ==, written->offset);
+  g_assert_cmpint (
+      GST_BUFFER_FLAG_IS_SET (buffer, GST_BUFFER_FLAG_DISCONT), ==, written->texts->len == 0);
+  g_ptr_array_add (written->texts, text);
+  gst_buffer_unref (buffer);
+}
+
+/* What a writer makes of pieces, joined by "|". @times: seconds of the evidence, -1: none. */
+static char *
+write_pieces (
+    const char *const *pieces, gboolean json, LycheeStream stream, const int *times, guint n_times)
+{
+  LycheeAsk *ask = lychee_ask_new (LYCHEE_ASK_QUESTION, lychee_question_new ("What?"));
+  LycheeAnswerWriter *writer;
+  GstStructure *description;
+  GValue evidence = G_VALUE_INIT;
+  Written written = { g_ptr_array_new_with_free_func (g_free), 0 };
+  char *joined;
+
+  ask->id = g_strdup ("7");
+  ask->time = 5 * GST_SECOND;
+  description = lychee_answer_describe (ask, NULL, "stop", NULL);
+  g_value_init (&evidence, GST_TYPE_ARRAY);
+  for (guint i = 0; i < n_times; i++) {
+    GValue value = G_VALUE_INIT;
+
+    g_value_init (&value, GST_TYPE_STRUCTURE);
+    g_value_take_boxed (
+        &value, gst_structure_new ("evidence", "start", G_TYPE_UINT64,
+                    times[i] < 0 ? GST_CLOCK_TIME_NONE : (guint) times[i] * GST_SECOND, NULL));
+    gst_value_array_append_and_take_value (&evidence, &value);
+  }
+  gst_structure_take_value (description, "evidence", &evidence);
+
+  writer = lychee_answer_writer_new (ask, json, stream, n_times > 0, put, &written);
+  for (guint i = 0; pieces[i] != NULL; i++)
+    lychee_answer_writer_push (writer, pieces[i]);
+  lychee_answer_writer_finish (writer, description);
+  lychee_answer_writer_free (writer);
+
+  g_ptr_array_add (written.texts, NULL);
+  joined = g_strjoinv ("|", (char **) written.texts->pdata);
+  g_ptr_array_unref (written.texts);
+  gst_structure_free (description);
+  lychee_ask_unref (ask);
+  return joined;
+}
+
+typedef struct {
+  LycheeStream stream;
+  const char *pieces[12];
+  const char *expected;
+} Text;
+
+static void
+test_text (gconstpointer data)
+{
+  const Text *test = data;
+  g_autofree char *written = write_pieces (test->pieces, FALSE, test->stream, NULL, 0);
+
+  g_assert_cmpstr (written, ==, test->expected);
+}
+
+static const Text texts[] = {
+  { LYCHEE_STREAM_TOKEN, { "One", " two", ".", NULL }, "One| two|." },
+  { LYCHEE_STREAM_TOKEN, { NULL }, "" },
+  { LYCHEE_STREAM_ANSWER, { "One", " two", ". Three.", NULL }, "One two. Three." },
+  { LYCHEE_STREAM_ANSWER, { NULL }, "" },
+  /* A sentence is over when the next one begins: only then is it known that it is. */
+  { LYCHEE_STREAM_SENTENCE, { "One", " two", ".", " Three", "?", " F", "our", NULL },
+      "One two. |Three? |Four" },
+  { LYCHEE_STREAM_SENTENCE, { "It is 3", ".", "5 m", ". Yes.", NULL }, "It is 3.5 m. |Yes." },
+  { LYCHEE_STREAM_SENTENCE, { "A. B. C. D", NULL }, "A. B. C. |D" },
+  { LYCHEE_STREAM_SENTENCE, { "一つ", "。", "二つ", "？", "三", NULL }, "一つ。|二つ？|三" },
+  { LYCHEE_STREAM_SENTENCE, { "List:\n", "- one\n", "- two", NULL }, "List:\n|- one\n|- two" },
+  { LYCHEE_STREAM_SENTENCE, { "¿Qué?", " «No», d", "ijo.", NULL }, "¿Qué? |«No», dijo." },
+  { LYCHEE_STREAM_SENTENCE, { "no end", NULL }, "no end" },
+};
+
+typedef struct {
+  int times[5];
+  guint n;
+  LycheeStream stream;
+  const char *expected;
+} Marks;
+
+static const Marks marks[] = {
+  { { 751, 3 }, 2, LYCHEE_STREAM_TOKEN, "Yes|.| [00:00:03] [00:12:31]" },
+  { { 751, 3 }, 2, LYCHEE_STREAM_ANSWER, "Yes. [00:00:03] [00:12:31]" },
+  { { 36061, 36061 }, 2, LYCHEE_STREAM_SENTENCE, "Yes. [10:01:01]" },
+  { { -1, 0 }, 2, LYCHEE_STREAM_SENTENCE, "Yes. [00:00:00]" },
+  { { -1 }, 1, LYCHEE_STREAM_SENTENCE, "Yes." },
+};
+
+static void
+test_marks (gconstpointer data)
+{
+  static const char *const pieces[] = { "Yes", ".", NULL };
+  const Marks *test = data;
+  g_autofree char *written = write_pieces (pieces, FALSE, test->stream, test->times, test->n);
+
+  g_assert_cmpstr (written, ==, test->expected);
+}
+
+static void
+test_json (void)
+{
+  static const char *const pieces[] = { "\"Yes\"\n", "é", NULL };
+  static const int times[] = { 2, -1 };
+  g_autofree char *token = write_pieces (pieces, TRUE, LYCHEE_STREAM_TOKEN, times, 2);
+  g_autofree char *answer = write_pieces (pieces, TRUE, LYCHEE_STREAM_ANSWER, times, 2);
+
+  g_assert_true (g_str_has_prefix (token,
+      "{\"version\":1,\"type\":\"text\",\"id\":\"7\",\"text\":\"\\\"Yes\\\"\\n\"}\n|"
+      "{\"version\":1,\"type\":\"text\",\"id\":\"7\",\"text\":\"é\"}\n|"
+      "{\"version\":1,\"type\":\"answer\",\"id\":\"7\",\"kind\":\"question\",\"prompt\":\"What?"
+      "\","));
+  g_assert_nonnull (strstr (token, "\"time\":5000000000,\"from\":null,\"to\":null"));
+  g_assert_nonnull (strstr (token, "\"evidence\":[{\"start\":2000000000},{\"start\":null}]"));
+  g_assert_true (g_str_has_prefix (answer, "{\"version\":1,\"type\":\"answer\""));
+  g_assert_null (strchr (answer, '|'));
+}
+
+/* Each step: the transcript goes on at a time with so many tokens, and what is due then. */
+typedef struct {
+  int time;
+  guint tokens;
+  int from, to; /* -1: nothing is due */
+} Step;
+
+static void
+run_steps (LycheeRolling *rolling, const Step *steps, guint n)
+{
+  for (guint i = 0; i < n; i++) {
+    GstClockTime from, to;
+    gboolean due = lychee_rolling_advance (rolling, steps[i].time * GST_SECOND,
+        (steps[i].time + 1) * GST_SECOND, steps[i].tokens, &from, &to);
+
+    g_test_message ("step %u", i);
+    g_assert_cmpint (due, ==, steps[i].to >= 0);
+    if (due) {
+      g_assert_cmpuint (from, ==, steps[i].from * GST_SECOND);
+      g_assert_cmpuint (to, ==, steps[i].to * GST_SECOND);
+    }
+  }
+}
+
+static void
+test_rolling_interval (void)
+{
+  static const Step steps[] = {
+    { 0, 10, -1, -1 },
+    { 9, 20, -1, -1 },
+    { 10, 30, 0, 10 },
+    { 11, 40, -1, -1 },
+    { 25, 50, 10, 20 },
+    { 29, 60, -1, -1 },
+    { 71, 70, 20, 70 },
+    { 60, 80, -1, -1 }, /* out of order */
+    { 80, 90, 70, 80 },
+  };
+  LycheeRolling rolling = { .interval = 10 * GST_SECOND };
+
+  lychee_rolling_restart (&rolling, 0, 0);
+  run_steps (&rolling, steps, G_N_ELEMENTS (steps));
+  /* It begins where the segment does, else with the first word. */
+  lychee_rolling_restart (&rolling, GST_CLOCK_TIME_NONE, 0);
+  run_steps (
+      &rolling, (const Step[]){ { 100, 5, -1, -1 }, { 109, 5, -1, -1 }, { 110, 5, 100, 110 } }, 3);
+}
+
+static void
+test_rolling_tokens (void)
+{
+  static const Step steps[] = {
+    { 0, 50, -1, -1 },
+    { 1, 99, -1, -1 },
+    { 2, 105, 0, 3 },
+    { 3, 200, -1, -1 },
+    { 4, 205, 3, 5 },
+    { 5, 30, -1, -1 }, /* cut by a seek */
+    { 6, 131, 5, 7 },
+  };
+  LycheeRolling rolling = { .tokens = 100 };
+
+  lychee_rolling_restart (&rolling, 0, 0);
+  run_steps (&rolling, steps, G_N_ELEMENTS (steps));
+}
+
+static void
+test_rolling_both (void)
+{
+  static const Step steps[] = {
+    { 0, 150, 0, 1 },
+    { 5, 160, -1, -1 },
+    { 12, 170, 1, 11 },
+    { 13, 270, 11, 14 },
+  };
+  LycheeRolling rolling = { .tokens = 100, .interval = 10 * GST_SECOND };
+
+  lychee_rolling_restart (&rolling, 0, 0);
+  run_steps (&rolling, steps, G_N_ELEMENTS (steps));
+}
+
+static void
+test_rolling_never (void)
+{
+  LycheeRolling rolling = { 0 };
+  GstClockTime from, to;
+
+  lychee_rolling_restart (&rolling, 0, 0);
+  g_assert_false (
+      lychee_rolling_advance (&rolling, GST_SECOND * 3600, GST_SECOND * 3600, 1000000, &from, &to));
+}
+
+int
+main (int argc, char **argv)
+{
+  gst_init (&argc, &argv);
+  g_test_init (&argc, &argv, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (texts); i++) {
+    g_autofree char *name = g_strdup_printf ("/answers/text/%u", i);
+
+    g_test_add_data_func (name, &texts[i], test_text);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (marks); i++) {
+    g_autofree char *name = g_strdup_printf ("/answers/marks/%u", i);
+
+    g_test_add_data_func (name, &marks[i], test_marks);
+  }
+  g_test_add_func ("/answers/json", test_json);
+  g_test_add_func ("/answers/rolling/interval", test_rolling_interval);
+  g_test_add_func ("/answers/rolling/tokens", test_rolling_tokens);
+  g_test_add_func ("/answers/rolling/both", test_rolling_both);
+  g_test_add_func ("/answers/rolling/never", test_rolling_never);
+  return g_test_run ();
+}
