@@ -413,6 +413,8 @@ lychee_attention_upkeep (LycheeAttention *a, guint layer)
 {
   guint head, n = 0;
 
+  if (a->item_ends->len == 0 || a->local[layer])
+    return 0;
   for (; (head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads; n++)
     upkeep (a, layer, head);
   return n;
@@ -465,8 +467,6 @@ lychee_attention_store (
     a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */
-  if (a->item_ends->len == 0 || a->local[layer])
-    return;
   begun = now (a);
   lychee_attention_upkeep (a, layer);
   a->counters[thread].stats.ns_upkeep += now (a) - begun;

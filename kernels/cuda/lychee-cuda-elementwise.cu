@@ -92,8 +92,8 @@ rope_table_kernel (LycheeCudaRopeTable p)
     double angle =
         (double) (p.step->origin + p.step->first + i / p.n_pairs) * p.frequency[i % p.n_pairs];
 
-    p.table[2 * i] = p.scale * (float) cos (angle);
-    p.table[2 * i + 1] = p.scale * (float) sin (angle);
+    p.table[2 * i] = (float) (p.frequency[p.n_pairs] * cos (angle));
+    p.table[2 * i + 1] = (float) (p.frequency[p.n_pairs] * sin (angle));
   }
 }
 

@@ -52,13 +52,12 @@ typedef struct {
 } LycheeCudaNorm;
 int lychee_cuda_norm (const LycheeCudaNorm *params, cudaStream_t stream);
 
-/* Cosines and sines of the rotary embedding, times @scale, for the positions of a pass. */
+/* Cosines and sines of the rotary embedding, times a scale, for the positions of a pass. */
 typedef struct {
   int n_tokens, n_pairs;
   const LycheeCudaStep *step;
-  const double *frequency; /* [n_pairs] angle per position */
-  float scale;
-  float *table; /* [n_tokens][n_pairs][2] */
+  const double *frequency; /* [n_pairs] angle per position, and the scale */
+  float *table;            /* [n_tokens][n_pairs][2] */
 } LycheeCudaRopeTable;
 int lychee_cuda_rope_table (const LycheeCudaRopeTable *params, cudaStream_t stream);
 

@@ -40,8 +40,6 @@ lay_out (LycheeCudaModel *m, const unsigned char *present, Layout *layout)
   m->output_norm = layout->take_floats (present[LYCHEE_CUDA_OUTPUT_NORM], embd);
   m->output_b = layout->take_floats (present[LYCHEE_CUDA_OUTPUT_B], (size_t) h.n_vocab);
   m->staging = layout->take_floats (true, STAGING);
-  for (int i = 0; i < 2; i++)
-    m->frequency[i] = static_cast<double *> (layout->take ((size_t) h.n_rot / 2 * sizeof (double)));
   for (int i = 0; i < h.n_layers; i++) {
     LycheeCudaLayer &l = m->layers[i];
 
@@ -112,17 +110,7 @@ lychee_cuda_model_new (LycheeCudaDevice *device, const LycheeCudaHparams *hparam
     lychee_cuda_model_free (m);
     return error->status;
   }
-  for (int i = 0; i < 2; i++)
-    if (hparams->frequency[i] &&
-        lychee_cuda_check (
-            (int) cudaMemcpy (m->frequency[i], hparams->frequency[i],
-                (size_t) hparams->n_rot / 2 * sizeof (double), cudaMemcpyHostToDevice),
-            "cudaMemcpy", error)) {
-      lychee_cuda_model_free (m);
-      return error->status;
-    }
   m->hparams.local = nullptr;
-  m->hparams.frequency[0] = m->hparams.frequency[1] = nullptr;
   *model = m;
   return 0;
 }

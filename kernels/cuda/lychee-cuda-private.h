@@ -22,11 +22,10 @@ struct LycheeCudaLayer {
 
 struct LycheeCudaModel {
   LycheeCudaDevice *device;
-  LycheeCudaHparams hparams; /* its arrays are not kept */
+  LycheeCudaHparams hparams; /* without its arrays */
   LycheeCudaLayer *layers;   /* [n_layers] */
   void *embedding, *output;
   float *output_norm, *output_b;
-  double *frequency[2];
   void *memory; /* that all of these lie in */
   size_t bytes;
   float *staging;

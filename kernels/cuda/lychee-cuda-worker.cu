@@ -62,7 +62,7 @@ struct LycheeCudaWorker {
   Buffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
   Buffer upload, pieces;
   /* Where things are in the control block: */
-  size_t ids_at, heads_at, pages_at, control_size;
+  size_t ids_at, frequency_at, heads_at, pages_at, control_size;
   int n_pages;
 };
 
@@ -351,13 +351,15 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
 {
   const LycheeCudaHparams &h = w->model->hparams;
   size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
+  size_t n_frequency = (size_t) h.n_rot / 2 + 1;
   LycheeCudaStep step = { pass->first, pass->n_tokens, pass->head, pass->skip, pass->origin };
   char *host;
 
   if (pass->n_pages > w->n_pages)
     w->n_pages = round_up (pass->n_pages);
   w->ids_at = 256;
-  w->heads_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
+  w->frequency_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
+  w->heads_at = w->frequency_at + 2 * n_frequency * sizeof (double);
   w->pages_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
   w->control_size = w->pages_at + (size_t) w->n_pages * sizeof (void *);
   if (need (w, &w->control, w->control_size, false, error) ||
@@ -366,6 +368,10 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
   host = get<char> (w->control_host);
   memcpy (host, &step, sizeof step);
   memcpy (host + w->ids_at, pass->ids, (size_t) pass->n_tokens * sizeof (int));
+  for (size_t i = 0; i < 2; i++)
+    if (pass->frequency[i])
+      memcpy (host + w->frequency_at + i * n_frequency * sizeof (double), pass->frequency[i],
+          n_frequency * sizeof (double));
   if (pass->heads)
     memcpy (host + w->heads_at, pass->heads, n_heads * sizeof (LycheeCudaHead));
   memcpy (host + w->pages_at, pass->pages, (size_t) pass->n_pages * sizeof (void *));
@@ -577,7 +583,8 @@ begin_layers (LycheeCudaWorker *w, const Plan &plan, LycheeCudaError *error)
     return error->status;
   for (int local = 0; local < 2; local++) {
     LycheeCudaRopeTable table = { plan.n_tokens, h.n_rot / 2,
-      reinterpret_cast<LycheeCudaStep *> (control), w->model->frequency[local], h.rope_scale[local],
+      reinterpret_cast<LycheeCudaStep *> (control),
+      reinterpret_cast<double *> (control + w->frequency_at) + local * (h.n_rot / 2 + 1),
       get<float> (w->turns[local]) };
 
     if ((!local || has_local (w->model)) &&

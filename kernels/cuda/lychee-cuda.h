@@ -81,10 +81,7 @@ typedef struct {
   int window;                 /* of local layers */
   const unsigned char *local; /* [n_layers], or NULL: none is */
   int n_rot, neox;
-  /* Rotary embedding of global and of local layers: */
-  const double *frequency[2]; /* [n_rot / 2] angle per position */
-  float rope_scale[2];        /* of cosine and sine */
-  int tied;                   /* the output matrix is the embedding */
+  int tied; /* the output matrix is the embedding */
 } LycheeCudaHparams;
 
 /* The tensors of a model; matrices are [rows][columns]. Those of a layer come in this order: */
@@ -136,6 +133,9 @@ typedef struct {
   int head, skip; /* rows head .. head + skip - 1 were forgotten */
   int origin;     /* position of row 0 */
   LycheeCudaOutput output;
+  /* Rotary embedding of global and of local layers: [n_rot / 2 + 1] angles per position, and last
+   * what cosine and sine are multiplied by. */
+  const double *frequency[2];
   void *const *pages; /* [n_pages] device memory, which has room for the tokens */
   int n_pages;
   /* Sparse attention; sparse 0: dense. */

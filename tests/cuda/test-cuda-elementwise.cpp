@@ -134,7 +134,7 @@ test_rope ()
       std::vector<float> qkv = random.normals ((size_t) c.n_tokens * all * c.dim);
       std::vector<float> bias = random.normals ((size_t) all * c.dim);
       std::vector<float> q_norm = random.normals (c.dim), k_norm = random.normals (c.dim);
-      std::vector<double> frequency (n_pairs);
+      std::vector<double> frequency (n_pairs + 1, 1.25);
       std::vector<void *> table (n_pages, nullptr);
       Array<uint16_t> page0 (2 * layer), page1 (2 * layer);
 
@@ -151,7 +151,7 @@ test_rope ()
       Array<uint16_t> copy ((size_t) 2 * c.kv_heads * c.n_tokens * c.dim);
       Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens, 0, 0, 7 } });
       LycheeCudaRopeTable table_params = { c.n_tokens, n_pairs, step.data, frequency_array.data,
-        1.25f, turns.data };
+        turns.data };
       LycheeCudaRope params = {};
 
       params.type = type;
