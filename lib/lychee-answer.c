@@ -249,7 +249,7 @@ lychee_answer_get_truncated (LycheeAnswer *answer)
  * lychee_answer_get_evidence:
  * @answer: an answer
  *
- * Gets the chunks that the answer's tokens attended to most: as many as
+ * Gets the chunks that question and answer attended to more than any question does: as many as
  * [property@Question:evidence] asked for, or fewer where there are not so many.
  *
  * Returns: (transfer none) (element-type LycheeEvidence): the evidence, most important first

@@ -27,16 +27,17 @@ LYCHEE_API const char *lychee_finish_to_string (LycheeFinish finish);
 
 /**
  * LycheeEvidence:
- * @position: the first of its tokens in the transcript
+ * @position: the first of its tokens in the transcript that was asked about
  * @n_tokens: how many they are
  * @start: when it was said, in nanoseconds of stream time, or %LYCHEE_TIME_NONE
  * @end: until when, or %LYCHEE_TIME_NONE
  * @speaker: (nullable): who said it
  * @text: what was said
- * @weight: its share of the attention that the answer paid to the transcript, above 0, at most 1
+ * @weight: its share of the attention that question and answer paid to the transcript beyond what
+ *   any question does; above 0, at most 1
  *
- * A chunk of the transcript that an answer rests on. It is found in the attention of the answer's
- * tokens, and never made by the model.
+ * A chunk of the transcript that an answer rests on. It is found in the attention of the question's
+ * and the answer's tokens, and never made by the model.
  */
 typedef struct {
   guint64 position;

@@ -60,6 +60,7 @@ struct _LycheeAttention {
   gboolean timing;
   LycheeAttentionFunc func;
   gpointer func_data;
+  LycheeAttentionWeights weights; /* n_rows is 0: not wanted */
 
   LycheeCache *cache; /* of the pass under way, not owned */
   guint first;        /* row of the pass's first token */
@@ -200,6 +201,20 @@ lychee_attention_set_func (LycheeAttention *a, LycheeAttentionFunc func, gpointe
 {
   a->func = func;
   a->func_data = user_data;
+}
+
+void
+lychee_attention_set_weights (LycheeAttention *a, const LycheeAttentionWeights *weights)
+{
+  a->weights = weights ? *weights : (LycheeAttentionWeights){ 0 };
+}
+
+/* Whether the weights of the layer's tokens are wanted. */
+static gboolean
+are_weights_wanted (LycheeAttention *a, guint layer)
+{
+  return a->weights.n_rows > 0 && layer >= a->weights.layer_begin && layer < a->weights.layer_end &&
+         !a->local[layer] && !a->plans[0].func;
 }
 
 static guint64
@@ -595,8 +610,8 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
     .rest = a->options.rest,
     .logits = TRUE,
   };
-  /* ggml may use the queries' memory again before the audit. */
-  if (layer == a->audit_layer)
+  /* ggml may use the queries' memory again before they are looked at once more. */
+  if ((layer == a->audit_layer || are_weights_wanted (a, layer)) && query.q != j->q)
     memcpy (j->q, query.q, (gsize) b.queries.n_queries * a->head_dim * sizeof *j->q);
   lychee_index_search (index, &b.rows, &query, j->selection);
   stats->nodes_scored += j->selection->nodes_scored;
@@ -652,6 +667,9 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
 
   get_block (a, layer, job, &b);
   b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, scratch);
+  if (split == 0 && are_weights_wanted (a, layer))
+    memcpy (a->jobs[job].q, b.queries.q,
+        (gsize) b.queries.n_queries * a->head_dim * sizeof *b.queries.q);
   state = unit_state (a, job * plan->n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (a->local[layer]) {
@@ -767,20 +785,40 @@ audit (LycheeAttention *a, const Block *b, const double *log_read, const float *
   stats->audits++;
 }
 
+/* What the transcript's rows got of a job's attention: those that it read. */
+static void
+weigh (LycheeAttention *a, guint layer, guint job, const Block *b, const LycheeSoftmax *all)
+{
+  const LycheeAttentionWeights *w = &a->weights;
+  const Job *j = &a->jobs[job];
+  gboolean sparse = get_plan (a, layer)->sparse;
+  guint begin = sparse ? MAX (w->first, j->recent + a->skip) : w->first;
+  float *sum =
+      w->sum +
+      ((gsize) (layer - w->layer_begin) * a->n_heads + (gsize) b->head * a->group) * w->n_bins;
+
+  lychee_attention_weigh (w, &b->queries, a->group, &b->rows, all, begin,
+      sparse ? j->selection->rows : NULL, sparse ? j->selection->n_rows : 0, sum);
+}
+
 void
 lychee_attention_merge (
     LycheeAttention *a, guint layer, float *output, guint thread, guint n_threads)
 {
   gsize row = (gsize) a->group * a->head_dim;
   guint n_splits = get_plan (a, layer)->n_splits;
-  gboolean audited = layer == a->audit_layer;
+  gboolean audited = layer == a->audit_layer, weighed = are_weights_wanted (a, layer);
   double log_read[LYCHEE_ATTENTION_MAX_GROUP];
   guint64 begun = now (a);
 
-  for (guint job = thread; job < a->n_jobs; job += n_threads) {
+  for (guint job = 0; job < a->n_jobs; job++) {
     LycheeSoftmax sum;
     float *to;
     Block b;
+
+    /* A head's weights are added up by one thread, in order. */
+    if ((weighed ? job / a->n_blocks : job) % n_threads != thread)
+      continue;
 
     get_block (a, layer, job, &b);
     sum = unit_state (a, job * n_splits, b.queries.n_queries);
@@ -795,10 +833,11 @@ lychee_attention_merge (
       lychee_softmax_merge (&sum, &part, b.queries.n_queries, a->head_dim);
     }
     lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
-    if (audited) {
-      b.queries.q = a->jobs[job].q;
+    b.queries.q = a->jobs[job].q;
+    if (weighed)
+      weigh (a, layer, job, &b, &sum);
+    if (audited)
       audit (a, &b, log_read, sum.o, &a->counters[thread].stats);
-    }
     for (guint t = 0; t < b.n_tokens; t++)
       memcpy (to + (gsize) t * a->n_heads * a->head_dim, sum.o + t * row, row * sizeof *to);
   }

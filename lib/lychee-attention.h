@@ -86,6 +86,29 @@ guint lychee_attention_get_audit_layer (LycheeAttention *attention);
 /* Adds what the device counted. */
 void lychee_attention_count (LycheeAttention *attention, const LycheeAttentionStats *stats);
 
+/* Where the softmax weights of the rows that are read add up, by bins (chunks, say): rows @first ..
+ * @first + @n_rows - 1 count, each in the bin that @bins [n_rows] has for it. Of the layers
+ * @layer_begin .. @layer_end - 1, less local ones; @sum is [layers][heads][n_bins], all owned by
+ * the caller. All rows stand before the tokens of the passes that are weighed. */
+typedef struct {
+  guint first, n_rows; /* no rows: nothing is added up */
+  const guint32 *bins;
+  guint n_bins;
+  guint layer_begin, layer_end;
+  float *sum;
+} LycheeAttentionWeights;
+
+/* For the passes that follow; NULL: not any more. */
+void lychee_attention_set_weights (
+    LycheeAttention *attention, const LycheeAttentionWeights *weights);
+
+/* For one KV head: adds to @sum [group][n_bins] what rows @begin to the last that counts, and those
+ * of @found that count, have of the softmax whose largest logits and sums @softmax has. The queries
+ * are those of any number of tokens, @group each. */
+void lychee_attention_weigh (const LycheeAttentionWeights *weights, const LycheeQueries *queries,
+    guint group, const LycheeRows *rows, const LycheeSoftmax *softmax, guint begin,
+    const guint32 *found, guint n_found, float *sum);
+
 /* Before the pass: its @n_tokens follow the cache's present length, and are reserved. */
 void lychee_attention_prepare (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);
 /* After it: whether a key or value was not a number (LYCHEE_INDEX_ERROR). */

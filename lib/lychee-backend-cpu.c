@@ -64,6 +64,12 @@ cpu_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
   lychee_attention_reset_stats (get_attention (worker));
 }
 
+static void
+cpu_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
+{
+  lychee_attention_set_weights (get_attention (worker), weights);
+}
+
 static gboolean
 cpu_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
     const float **logits, GCancellable *cancellable, GError **error)
@@ -80,6 +86,7 @@ static const LycheeBackendClass cpu_class = {
   .free_worker = cpu_free_worker,
   .set_options = cpu_set_options,
   .take_stats = cpu_take_stats,
+  .set_weights = cpu_set_weights,
   .run = cpu_run,
 };
 

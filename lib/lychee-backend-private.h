@@ -14,6 +14,8 @@ typedef struct {
   void (*free_worker) (LycheeWorker *worker);
   void (*set_options) (LycheeWorker *worker, const LycheeAttentionOptions *options);
   void (*take_stats) (LycheeWorker *worker, LycheeAttentionStats *stats);
+  /* NULL: it cannot */
+  void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
   gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
 } LycheeBackendClass;

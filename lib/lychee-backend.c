@@ -105,6 +105,15 @@ lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
 }
 
 gboolean
+lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
+{
+  if (!worker->backend->klass->set_weights)
+    return FALSE;
+  worker->backend->klass->set_weights (worker, weights);
+  return TRUE;
+}
+
+gboolean
 lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error)
 {

@@ -42,6 +42,10 @@ void lychee_worker_set_options (LycheeWorker *worker, const LycheeAttentionOptio
 /* What was done since the last call. */
 void lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats);
 
+/* Where softmax weights of the passes that follow add up, or NULL: see
+ * lychee_attention_set_weights (). FALSE: this backend does not tell. */
+gboolean lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+
 /* Computes @n tokens (at most LYCHEE_FORWARD_MAX_TOKENS) behind those that @cache holds, and
  * commits them: see lychee_forward_run (), with LYCHEE_BACKEND_ERROR besides. */
 gboolean lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <gio/gio.h>
+
 #include "lychee-types.h"
 #include "lychee-tokenizer.h"
 
@@ -40,6 +42,10 @@ LYCHEE_API LycheeModel *lychee_model_new_from_file (const char *path, GError **e
 
 LYCHEE_API LycheeModel *lychee_model_new_full (
     const char *path, double rope_freq_base, GError **error);
+
+LYCHEE_API void lychee_model_new_async (
+    const char *path, GCancellable *cancellable, GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API LycheeModel *lychee_model_new_finish (GAsyncResult *result, GError **error);
 
 LYCHEE_API const char *const *lychee_model_get_warnings (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_id (LycheeModel *model);

@@ -219,7 +219,8 @@ lychee_question_class_init (LycheeQuestionClass *klass)
   /**
    * LycheeQuestion:evidence:
    *
-   * How many pieces of evidence the answer is to have; 0: none, at no cost.
+   * How many pieces of evidence the answer is to have; 0: none, at no cost. Where max-memory leaves
+   * no room to look for them there are none.
    */
   props[PROP_EVIDENCE] = g_param_spec_uint ("evidence", "Evidence",
       "Pieces of evidence that the answer is to have", 0, G_MAXUINT, DEFAULT_EVIDENCE, flags);

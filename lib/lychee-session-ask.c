@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What answers from it. */
 #include "lychee-answer-private.h"
+#include "lychee-evidence.h"
 #include "lychee-session-private.h"
 
 #include <string.h>
@@ -48,14 +49,13 @@ give_worker (LycheeSession *s, LycheeWorker *worker)
   g_mutex_unlock (&s->lock);
 }
 
-/* The ids of @question, as they follow the transcript. (transfer full) */
-static GArray *
-encode_question (LycheeSession *s, LycheeQuestion *question)
+/* What is put to the model. (transfer full) */
+static char *
+write_prompt (LycheeQuestion *question)
 {
   const char *system_prompt = lychee_question_get_system_prompt (question);
   const char *language = lychee_question_get_language (question);
-  g_autoptr (GString) text = g_string_new (system_prompt);
-  GArray *ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+  GString *text = g_string_new (system_prompt);
 
   if (text->len > 0)
     g_string_append (text, "\n\n");
@@ -70,9 +70,31 @@ encode_question (LycheeSession *s, LycheeQuestion *question)
     /* What ICU does not know it gives back. */
     g_string_append_printf (text, " Answer in %s.", narrow ? narrow : language);
   }
+  return g_string_free (text, FALSE);
+}
+
+/* The ids of a prompt, as they follow the transcript. (transfer full) */
+static GArray *
+encode_prompt (LycheeSession *s, const char *prompt)
+{
+  GArray *ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+
   lychee_chat_format_append_suffix (
-      s->template, lychee_model_get_tokenizer (s->model), text->str, ids);
+      s->template, lychee_model_get_tokenizer (s->model), prompt, ids);
   return ids;
+}
+
+/* How many of @ids are of the prompt: those behind are the template's, the same for every one. */
+static guint
+count_own (const GArray *ids, const GArray *others)
+{
+  guint n = 0;
+
+  while (n + 1 < MIN (ids->len, others->len) &&
+         g_array_index (ids, gint32, ids->len - 1 - n) ==
+             g_array_index (others, gint32, others->len - 1 - n))
+    n++;
+  return ids->len - n;
 }
 
 /* The text of an answer on its way to the caller. */
@@ -177,6 +199,7 @@ typedef struct {
   gint64 begun;
   LycheeAnswer *answer;
   GCancellable *cancellable;
+  LycheeEvidenceFinder *finder; /* (nullable) */
 } Asking;
 
 /* Generates until the model, the limits, the caller or an error ends it. */
@@ -228,6 +251,10 @@ generate (Asking *a, const float *logits, GError **error)
       answer->finish = LYCHEE_FINISH_LENGTH;
       break;
     }
+    if (a->finder && answer->answer_tokens % LYCHEE_EVIDENCE_STEP == 1)
+      lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
+    else
+      lychee_worker_set_weights (a->worker, NULL);
     if (!lychee_worker_run (
             a->worker, a->tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error))
       return FALSE;
@@ -335,26 +362,69 @@ check_room (LycheeSession *s, LycheeCache *tail, const GArray *ids, GError **err
   return FALSE;
 }
 
+/* Has the attention of a question about nothing in particular noted, over a fork of the fork: what
+ * is answered must not depend on it. Where there is no memory for that there is no evidence. */
+static gboolean
+watch_nothing (Asking *a, const GArray *ids, guint n, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  g_autoptr (LycheeCache) fork = lychee_cache_fork (a->tail, &local);
+
+  if (fork && lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_NOTHING) &&
+      lychee_session_prefill (a->session, a->worker, fork, (const gint32 *) ids->data, n,
+          LYCHEE_OUTPUT_NONE, NULL, a->cancellable, &local))
+    return TRUE;
+  if (g_error_matches (local, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY)) {
+    a->finder = NULL;
+    lychee_worker_set_weights (a->worker, NULL);
+    return TRUE;
+  }
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
 /* Answers, over a fork of its own. */
 static gboolean
 answer_question (Asking *a, LycheeQuestion *question, GError **error)
 {
-  g_autoptr (GArray) ids = NULL;
+  g_autofree char *prompt = write_prompt (question);
+  g_autoptr (LycheeEvidenceFinder) finder = NULL;
+  g_autoptr (GArray) ids = NULL, nothing = NULL;
+  guint n_evidence = lychee_question_get_evidence (question), n;
   const float *logits = NULL;
   guint64 left_out, forgotten;
+  gboolean ok;
 
   if (!cut_to_range (a, question, error))
     return FALSE;
-  ids = encode_question (a->session, question);
+  ids = encode_prompt (a->session, prompt);
   if (!check_room (a->session, a->tail, ids, error))
     return FALSE;
   lychee_cache_get_lost (a->tail, &left_out, &forgotten);
   a->answer->truncated = left_out > 0 || forgotten > 0;
   a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
   a->answer->prompt_tokens = ids->len;
-  return lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data,
-             ids->len, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error) &&
-         generate (a, logits, error);
+
+  nothing = encode_prompt (a->session, LYCHEE_EVIDENCE_NOTHING_PROMPT);
+  n = count_own (ids, nothing);
+  if (n_evidence > 0 && lychee_worker_set_weights (a->worker, NULL)) {
+    a->finder = finder =
+        lychee_evidence_finder_new (a->tail, lychee_model_get_n_heads (a->session->model));
+    if (!watch_nothing (a, nothing, count_own (nothing, ids), error))
+      return FALSE;
+    if (a->finder)
+      lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_QUESTION);
+  }
+  ok = lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data, n,
+      LYCHEE_OUTPUT_NONE, NULL, a->cancellable, error);
+  lychee_worker_set_weights (a->worker, NULL);
+  ok = ok &&
+       lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data + n,
+           ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error) &&
+       generate (a, logits, error);
+  if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)))
+    lychee_evidence_finder_get (finder, n_evidence, a->answer->evidence);
+  return ok;
 }
 
 /**
@@ -416,6 +486,7 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   a.answer = answer;
   a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
   ok = answer_question (&a, asked, &local);
+  lychee_worker_set_weights (a.worker, NULL);
   lychee_session_collect_stats (session, a.worker);
   give_worker (session, a.worker);
 

@@ -52,8 +52,17 @@ LYCHEE_API gboolean lychee_session_append (
 
 LYCHEE_API gboolean lychee_session_append_text (LycheeSession *session, const char *text,
     const char *speaker, guint64 start, guint64 end, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_append_text_async (LycheeSession *session, const char *text,
+    const char *speaker, guint64 start, guint64 end, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API gboolean lychee_session_append_text_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
 LYCHEE_API gboolean lychee_session_flush (
     LycheeSession *session, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_flush_async (LycheeSession *session, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API gboolean lychee_session_flush_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
 LYCHEE_API guint64 lychee_session_truncate (LycheeSession *session, guint64 time);
 
 /**
@@ -69,5 +78,10 @@ typedef gboolean (*LycheeTextFunc) (const char *text, gpointer user_data);
 
 LYCHEE_API LycheeAnswer *lychee_session_ask (LycheeSession *session, LycheeQuestion *question,
     LycheeTextFunc func, gpointer user_data, GCancellable *cancellable, GError **error);
+LYCHEE_API void lychee_session_ask_async (LycheeSession *session, LycheeQuestion *question,
+    LycheeTextFunc func, gpointer func_data, GDestroyNotify func_destroy, GCancellable *cancellable,
+    GAsyncReadyCallback callback, gpointer user_data);
+LYCHEE_API LycheeAnswer *lychee_session_ask_finish (
+    LycheeSession *session, GAsyncResult *result, GError **error);
 
 G_END_DECLS

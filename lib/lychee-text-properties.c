@@ -2,6 +2,7 @@
 #include "lychee-text-properties.h"
 
 #include <string.h>
+#include <unicode/ubrk.h>
 #include <unicode/uchar.h>
 #include <unicode/uscript.h>
 
@@ -9,6 +10,9 @@
 #define MAX_ABBREVIATION 12
 /* How many spaces and closing marks are read back over. */
 #define MAX_BACK 64
+/* Characters before and behind a place that ICU finds the words of. */
+#define WORDS_BACK 16
+#define WORDS_ON 12
 
 gboolean
 lychee_text_is_newline (gunichar c)
@@ -132,6 +136,31 @@ is_unspaced (gunichar c)
   }
 }
 
+gboolean
+lychee_text_is_unspaced (gunichar c)
+{
+  /* Its punctuation is wide, and brings its own space. */
+  return is_unspaced (c) || (c >= 0x3001 && c <= 0x301F) || (c >= 0xFF01 && c <= 0xFF65);
+}
+
+gboolean
+lychee_text_closes (gunichar c)
+{
+  int type = u_charType (c);
+
+  return type == U_END_PUNCTUATION || type == U_FINAL_PUNCTUATION || c == '%' || c == 0xB0 ||
+         is_terminal (c) || is_clause_mark (c);
+}
+
+gboolean
+lychee_text_opens (gunichar c)
+{
+  int type = u_charType (c);
+
+  return type == U_START_PUNCTUATION || type == U_INITIAL_PUNCTUATION ||
+         type == U_CURRENCY_SYMBOL || c == 0xBF || c == 0xA1;
+}
+
 static gunichar
 char_before (const char *text, gsize position)
 {
@@ -205,6 +234,43 @@ is_inside (const char *text, gsize position, gunichar before, gunichar next)
     return odd;
   }
   return FALSE;
+}
+
+static void
+close_words (gpointer words)
+{
+  ubrk_close (words);
+}
+
+/* Whether a word ends at @position, between two characters of scripts without spaces: ICU has
+ * dictionaries of them. Without its data, everywhere. */
+static gboolean
+is_word_end (const char *text, gsize length, gsize position)
+{
+  static GPrivate words_of_thread = G_PRIVATE_INIT (close_words);
+  UBreakIterator *words = g_private_get (&words_of_thread);
+  UErrorCode status = U_ZERO_ERROR;
+  UText window = UTEXT_INITIALIZER;
+  gsize from = position, to = position;
+  gboolean is_end;
+
+  if (words == NULL) {
+    words = ubrk_open (UBRK_WORD, "", NULL, 0, &status);
+    if (U_FAILURE (status))
+      return TRUE;
+    g_private_set (&words_of_thread, words);
+  }
+  for (guint i = 0; i < WORDS_BACK && from > 0 && !lychee_text_is_space (char_before (text, from));
+       i++)
+    from = step_back (text, from);
+  for (guint i = 0;
+       i < WORDS_ON && to < length && !lychee_text_is_space (char_at (text, length, to)); i++)
+    to = step_on (text, to);
+  utext_openUTF8 (&window, text + from, to - from, &status);
+  ubrk_setUText (words, &window, &status);
+  is_end = U_FAILURE (status) || ubrk_isBoundary (words, position - from);
+  utext_close (&window);
+  return is_end;
 }
 
 /* A place between two characters where an unspaced script would allow a line to end. */
@@ -439,7 +505,9 @@ lychee_text_examine (const char *text, gsize length, gsize position, gsize next_
     /* Where words are not spaced, a space is a pause. */
     place.boundary =
         is_unspaced (last) && is_unspaced (later) ? LYCHEE_BOUNDARY_CLAUSE : LYCHEE_BOUNDARY_WORD;
-  else if (next == 0 || parts_unspaced (before, next))
+  else if (next == 0 ||
+           (parts_unspaced (before, next) && (!is_unspaced (before) || !is_unspaced (next) ||
+                                                 is_word_end (text, length, position))))
     place.boundary = LYCHEE_BOUNDARY_WORD;
   return place;
 }

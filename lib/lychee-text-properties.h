@@ -29,6 +29,13 @@ gboolean lychee_text_is_space (gunichar c);
  * quotation marks that may open or close. */
 gboolean lychee_text_is_decisive (gunichar c);
 
+/* Of a script that puts no space between words; a mark that belongs to what is before it without a
+ * space; one that belongs so to what is behind it. Quotation marks that may do either do neither.
+ */
+gboolean lychee_text_is_unspaced (gunichar c);
+gboolean lychee_text_closes (gunichar c);
+gboolean lychee_text_opens (gunichar c);
+
 /* Examines the place before byte @position of @text, which is valid UTF-8 of @length bytes, with
  * @position between two characters; @next_place: the next position at which a boundary could lie
  * (the end of the next token). What is behind @length is taken to be the end of the text. */

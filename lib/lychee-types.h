@@ -15,7 +15,7 @@ G_BEGIN_DECLS
  *
  * No time is known. The same value as GST_CLOCK_TIME_NONE; times are in nanoseconds.
  */
-#define LYCHEE_TIME_NONE G_MAXUINT64
+#define LYCHEE_TIME_NONE ((guint64) -1)
 
 /**
  * LycheeBoundary:

@@ -9,8 +9,14 @@
  * Input is what subtitle parsers, speech recognisers and plain text files give: a cue, a line, a
  * word or any piece of text a buffer. Pieces are one running text: a word or a character that is
  * split over two buffers gives the same ids as the whole. A buffer that has a timestamp is a cue of
- * its own: #lycheetokenizer:separator goes between it and the text before it, unless there is white
- * space already. Buffers without a timestamp (blocks of a file) are joined as they are.
+ * its own: unless there is white space already, a newline goes between it and the text before it,
+ * or where cues are single words, what their script has between words: a space, but nothing in
+ * Chinese, Japanese or Thai and nothing before a full stop (see #lycheetokenizer:separator).
+ * Buffers without a timestamp (blocks of a file) are joined as they are.
+ *
+ * Where another person speaks than before, as a LycheeTextMeta or `rstranscribe/speaker-change`
+ * events tell, a new line begins with the name, "Ann: ", unless the text itself does (see
+ * #lycheetokenizer:speaker-labels).
  *
  * Pango markup is reduced to its text; what is not valid markup is taken as text. Control tokens
  * that are spelled out in the text, such as `<|im_end|>`, stay text. NUL bytes are dropped, and
@@ -20,7 +26,7 @@
  * so the last word of a cue comes after the next cue has begun, or on end of stream, gap,
  * discontinuity or a new segment; it still has the timestamp of its own cue. A buffer never has ids
  * of two cues. A LycheeTextMeta on each buffer has the text and each token's place in it, and who
- * speaks where upstream says so by `rstranscribe/speaker-change` events.
+ * speaks.
  *
  * ## Example launch line
  * |[
@@ -35,16 +41,20 @@
 
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
+#include "lychee-text-join.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_tokenizer_debug);
 #define GST_CAT_DEFAULT lychee_tokenizer_debug
 
-#define DEFAULT_SEPARATOR "\n"
+#define DEFAULT_SPEAKER_LABELS TRUE
+/* Of a cue, what is kept to join the next one to it. */
+#define PIECE_BYTES 256
 
 enum {
   PROP_0,
   PROP_MODEL,
   PROP_SEPARATOR,
+  PROP_SPEAKER_LABELS,
 };
 
 /* Where a stretch of the running text came from. */
@@ -63,7 +73,8 @@ struct _GstLycheeTokenizer {
 
   /* under the object lock */
   LycheeModelSlot slot;
-  char *separator;
+  char *separator; /* NULL: as the text asks for */
+  gboolean speaker_labels;
 
   /* of the streaming thread */
   LycheeEncoder *encoder;
@@ -71,8 +82,11 @@ struct _GstLycheeTokenizer {
   GByteArray *text;   /* running text that no token has been pushed for */
   guint64 text_start; /* place of its first byte in the running text */
   guint64 text_end;
-  GQueue cues; /* Cue, oldest first; covers text */
-  char *speaker;
+  GQueue cues;      /* Cue, oldest first; covers text */
+  char *speaker;    /* as events have it */
+  GString *piece;   /* the end of the last cue */
+  char *last_named; /* who the text says speaks */
+  gboolean turn;    /* somebody else speaks now */
   gboolean markup;
   gboolean after_space; /* the running text is empty or ends in white space */
   gboolean discont;
@@ -118,14 +132,25 @@ gst_lychee_tokenizer_class_init (GstLycheeTokenizerClass *klass)
   /**
    * lycheetokenizer:separator:
    *
-   * Text between two cues where neither the one ends nor the other begins with white space: a
-   * newline where a cue is a line, a space where it is a word.
+   * Text between two cues where neither the one ends nor the other begins with white space. Unset:
+   * a newline; but where both are of one or two words, what their script has between words.
    */
   g_object_class_install_property (object_class, PROP_SEPARATOR,
       g_param_spec_string ("separator", "Separator",
-          "Text to put between two buffers that have timestamps, unless there is white space: a "
-          "newline where each is a line, a space where each is a word",
-          DEFAULT_SEPARATOR,
+          "Text to put between two buffers that have timestamps, unless there is white space. "
+          "Unset: "
+          "a newline between lines, and between single words what their script asks for",
+          NULL, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
+
+  /**
+   * lycheetokenizer:speaker-labels:
+   *
+   * Whether a line begins with the name of who speaks, where that changes and the text does not say
+   * so itself. Without it, the model does not know who says what.
+   */
+  g_object_class_install_property (object_class, PROP_SPEAKER_LABELS,
+      g_param_spec_boolean ("speaker-labels", "Speaker labels",
+          "Begin a line with the speaker's name where the speaker changes", DEFAULT_SPEAKER_LABELS,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
 
   gst_element_class_add_static_pad_template (element_class, &sink_template);
@@ -137,7 +162,8 @@ gst_lychee_tokenizer_class_init (GstLycheeTokenizerClass *klass)
 static void
 gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
 {
-  self->separator = g_strdup (DEFAULT_SEPARATOR);
+  self->speaker_labels = DEFAULT_SPEAKER_LABELS;
+  self->piece = g_string_new (NULL);
   self->tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
   self->text = g_byte_array_new ();
   g_queue_init (&self->cues);
@@ -173,6 +199,9 @@ gst_lychee_tokenizer_reset (GstLycheeTokenizer *self)
   g_byte_array_set_size (self->text, 0);
   g_queue_clear_full (&self->cues, cue_free);
   g_clear_pointer (&self->speaker, g_free);
+  g_clear_pointer (&self->last_named, g_free);
+  g_string_truncate (self->piece, 0);
+  self->turn = FALSE;
   self->text_start = 0;
   self->text_end = 0;
   self->after_space = TRUE;
@@ -187,6 +216,7 @@ gst_lychee_tokenizer_finalize (GObject *object)
   gst_lychee_tokenizer_reset (self);
   g_array_unref (self->tokens);
   g_byte_array_unref (self->text);
+  g_string_free (self->piece, TRUE);
   lychee_model_slot_clear (&self->slot);
   g_free (self->separator);
   G_OBJECT_CLASS (parent_class)->finalize (object);
@@ -208,6 +238,11 @@ gst_lychee_tokenizer_set_property (
     self->separator = g_value_dup_string (value);
     GST_OBJECT_UNLOCK (self);
     break;
+  case PROP_SPEAKER_LABELS:
+    GST_OBJECT_LOCK (self);
+    self->speaker_labels = g_value_get_boolean (value);
+    GST_OBJECT_UNLOCK (self);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -225,6 +260,11 @@ gst_lychee_tokenizer_get_property (GObject *object, guint id, GValue *value, GPa
   case PROP_SEPARATOR:
     GST_OBJECT_LOCK (self);
     g_value_set_string (value, self->separator);
+    GST_OBJECT_UNLOCK (self);
+    break;
+  case PROP_SPEAKER_LABELS:
+    GST_OBJECT_LOCK (self);
+    g_value_set_boolean (value, self->speaker_labels);
     GST_OBJECT_UNLOCK (self);
     break;
   default:
@@ -398,24 +438,93 @@ append_text (GstLycheeTokenizer *self, const char *text, gsize length)
   lychee_encoder_push (self->encoder, text, length, self->tokens);
 }
 
+/* Puts what belongs there between the text so far and @text, the next cue. */
 static void
-begin_cue (GstLycheeTokenizer *self, const GString *text, gboolean timed)
+separate_cue (GstLycheeTokenizer *self, const GString *text)
 {
   Cue *before = g_queue_peek_tail (&self->cues);
-  char *separator;
+  const char *separator;
+  char *given;
 
-  if (before == NULL || !timed || self->after_space || begins_with_space (text) ||
+  if (before == NULL || self->after_space || begins_with_space (text) ||
       last_character (self->text->data, self->text->len) == (gunichar) -2)
     return;
 
   GST_OBJECT_LOCK (self);
-  separator = g_strdup (self->separator);
+  given = g_strdup (self->separator);
   GST_OBJECT_UNLOCK (self);
-  if (separator != NULL && *separator != '\0') {
+  separator = given != NULL ? given
+              : self->turn  ? "\n"
+                            : lychee_text_get_separator (
+                                  self->piece->str, self->piece->len, text->str, text->len);
+  if (*separator != '\0') {
     append_text (self, separator, strlen (separator));
     before->end = self->text_end;
   }
-  g_free (separator);
+  g_free (given);
+}
+
+/* Notes who speaks, "" for nobody known, and says so in front of @text where that is news. Returns
+ * the bytes that were put there. */
+static gsize
+note_speaker (GstLycheeTokenizer *self, const char *speaker, GString *text)
+{
+  gboolean labels;
+
+  if (self->last_named == NULL)
+    self->last_named = g_strdup ("");
+  if (g_str_equal (speaker, self->last_named))
+    return 0;
+  self->turn = TRUE;
+  g_free (self->last_named);
+  self->last_named = g_strdup (speaker);
+
+  GST_OBJECT_LOCK (self);
+  labels = self->speaker_labels;
+  GST_OBJECT_UNLOCK (self);
+  if (!labels || *speaker == '\0' || lychee_text_names_speaker (text->str, text->len, speaker))
+    return 0;
+  g_string_prepend (text, ": ");
+  g_string_prepend (text, speaker);
+  return strlen (speaker) + 2;
+}
+
+static void
+keep_piece (GstLycheeTokenizer *self, const char *from, gsize length)
+{
+  while (length > PIECE_BYTES || (length > 0 && (*from & 0xc0) == 0x80)) {
+    from++;
+    length--;
+  }
+  g_string_truncate (self->piece, 0);
+  g_string_append_len (self->piece, from, length);
+}
+
+/* Takes @text as a cue, which is joined to the ones before it if it has a time of its own. */
+static void
+append_cue (GstLycheeTokenizer *self, GstBuffer *buffer, GString *text)
+{
+  LycheeTextMeta *meta = lychee_buffer_get_text_meta (buffer);
+  const char *speaker = meta != NULL && meta->speaker != NULL ? meta->speaker : self->speaker;
+  gsize label = note_speaker (self, speaker != NULL ? speaker : "", text);
+  gunichar last;
+  Cue *cue;
+
+  if (GST_BUFFER_PTS_IS_VALID (buffer) || self->turn)
+    separate_cue (self, text);
+  self->turn = FALSE;
+
+  cue = g_new0 (Cue, 1);
+  cue->pts = GST_BUFFER_PTS (buffer);
+  cue->duration = GST_BUFFER_DURATION (buffer);
+  cue->speaker = g_strdup (speaker);
+  cue->end = self->text_end + text->len;
+  g_queue_push_tail (&self->cues, cue);
+  append_text (self, text->str, text->len);
+
+  last = last_character ((const guint8 *) text->str, text->len);
+  self->after_space = last < (gunichar) -2 && g_unichar_isspace (last);
+  keep_piece (self, text->str + label, text->len - label);
 }
 
 static gboolean
@@ -440,8 +549,6 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   GstFlowReturn ret = GST_FLOW_OK;
   GstMapInfo map;
   GString *text;
-  LycheeTextMeta *meta;
-  Cue *cue;
 
   if (!gst_pad_has_current_caps (self->srcpad) || !ensure_encoder (self)) {
     gst_buffer_unref (buffer);
@@ -466,18 +573,7 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   gst_buffer_unmap (buffer, &map);
 
   if (text->len > 0) {
-    begin_cue (self, text, GST_BUFFER_PTS_IS_VALID (buffer));
-    meta = lychee_buffer_get_text_meta (buffer);
-    cue = g_new0 (Cue, 1);
-    cue->pts = GST_BUFFER_PTS (buffer);
-    cue->duration = GST_BUFFER_DURATION (buffer);
-    cue->speaker = g_strdup (meta != NULL && meta->speaker != NULL ? meta->speaker : self->speaker);
-    cue->end = self->text_end + text->len;
-    g_queue_push_tail (&self->cues, cue);
-    append_text (self, text->str, text->len);
-
-    gunichar last = last_character ((const guint8 *) text->str, text->len);
-    self->after_space = last < (gunichar) -2 && g_unichar_isspace (last);
+    append_cue (self, buffer, text);
     ret = push_settled (self);
   }
   g_string_free (text, TRUE);

@@ -458,6 +458,78 @@ test_instructions (void)
   }
 }
 
+/* Evidence is of the transcript, from the part that was asked about, and does not change what is
+ * answered. */
+static void
+test_evidence (void)
+{
+  g_autoptr (LycheeSession) session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "reserve", 200, NULL);
+  g_autofree char *without = NULL;
+
+  g_assert_true (read_chunks (session, 0, 100, NULL));
+  g_object_set (session, "budget", 300, NULL);
+  for (guint n = 0; n < 200; n = 3 * n + 1) {
+    g_autoptr (LycheeQuestion) question = new_question (30);
+    g_autoptr (LycheeAnswer) answer = NULL;
+    GPtrArray *evidence;
+    double before = 1, all = 0;
+
+    lychee_question_set_evidence (question, n);
+    lychee_question_set_range (question, 20 * SECOND, 90 * SECOND);
+    answer = ask (session, question);
+    if (n == 0)
+      without = g_strdup (lychee_answer_get_text (answer));
+    g_assert_cmpstr (lychee_answer_get_text (answer), ==, without);
+    evidence = lychee_answer_get_evidence (answer);
+    g_assert_cmpuint (evidence->len, <=, MIN (n, 70));
+    g_assert_cmpuint (evidence->len, >=, MIN (n, 5));
+    for (guint i = 0; i < evidence->len; i++) {
+      LycheeEvidence *e = evidence->pdata[i];
+
+      g_assert_cmpfloat (e->weight, >, 0);
+      g_assert_cmpfloat (e->weight, <=, before);
+      g_assert_cmpstr (e->text, ==, "words");
+      g_assert_cmpuint (e->n_tokens, ==, 12);
+      g_assert_cmpuint (e->start, >=, 20 * SECOND);
+      g_assert_cmpuint (e->end, <=, 90 * SECOND);
+      g_assert_cmpuint (e->position, ==, 12 * (e->start / SECOND - 20));
+      before = e->weight;
+      all += e->weight;
+    }
+    g_assert_cmpfloat (all, <, 1.0001);
+  }
+}
+
+/* The same with any number of threads. */
+static void
+test_evidence_threads (void)
+{
+  g_autoptr (GPtrArray) first = NULL;
+
+  for (guint threads = 1; threads <= 2; threads++) {
+    g_autoptr (LycheeSession) session =
+        g_object_new (LYCHEE_TYPE_SESSION, "model", model, "threads", threads, "budget", 200, NULL);
+    g_autoptr (LycheeQuestion) question = new_question (20);
+    g_autoptr (LycheeAnswer) answer = NULL;
+    GPtrArray *evidence;
+
+    g_assert_true (read_chunks (session, 0, 50, NULL));
+    answer = ask (session, question);
+    evidence = lychee_answer_get_evidence (answer);
+    g_assert_cmpuint (evidence->len, ==, 3);
+    if (!first)
+      first = g_ptr_array_copy (evidence, (GCopyFunc) (void (*) (void)) lychee_evidence_ref, NULL);
+    for (guint i = 0; i < 3; i++) {
+      LycheeEvidence *one = first->pdata[i], *other = evidence->pdata[i];
+
+      g_assert_cmpuint (one->position, ==, other->position);
+      g_assert_cmpfloat (one->weight, ==, other->weight);
+    }
+  }
+  g_ptr_array_set_free_func (first, (GDestroyNotify) lychee_evidence_unref);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -481,6 +553,8 @@ main (int argc, char **argv)
   g_test_add_func ("/ask/stop", test_stop);
   g_test_add_func ("/ask/repetition", test_repetition);
   g_test_add_func ("/ask/instructions", test_instructions);
+  g_test_add_func ("/ask/evidence", test_evidence);
+  g_test_add_func ("/ask/evidence/threads", test_evidence_threads);
   result = g_test_run ();
   g_object_unref (model);
   g_object_unref (shallow);

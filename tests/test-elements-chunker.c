@@ -5,6 +5,7 @@
 
 #include "test-elements-common.h"
 
+#include <math.h>
 #include <string.h>
 
 #define TOKEN_CAPS "application/x-lychee-tokens, model=(string)some-id"
@@ -251,6 +252,57 @@ test_half_an_id (void)
   test_chain_clear (&chain);
 }
 
+/* How much drift is known, with the model that the tokenizer has. */
+static void
+test_drift (gconstpointer data)
+{
+  const char *detector = data;
+  gboolean structure = g_str_equal (detector, "structure");
+  char *line = g_strdup_printf (CHAIN " detector=%s lookahead=8", detector);
+  guint n = 0, n_drift = 0;
+  GstBuffer *buffer;
+  Chain chain;
+
+  test_chain_init (&chain, line, TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 20);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+    n++;
+    n_drift += !isnan (test_chunk_meta (buffer)->chunk->drift);
+    gst_buffer_unref (buffer);
+  }
+  /* The first and last tokens have too few before or behind them. */
+  g_assert_cmpuint (n_drift, ==, structure ? 0 : n - 1);
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_WARNING));
+  g_free (line);
+  test_chain_clear (&chain);
+}
+
+/* Without a model, or with another one than the tokens are of. */
+static void
+test_drift_without_model (gconstpointer data)
+{
+  Chain chain;
+
+  test_chain_init (&chain, data, TOKEN_CAPS);
+  test_assert_error (test_pop (chain.bus, GST_MESSAGE_WARNING), GST_LIBRARY_ERROR,
+      GST_LIBRARY_ERROR_SETTINGS, "structure alone");
+  push_ids (&chain, 100, 40, 0);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  assert_chunk (&chain, 100, 16, 0, LYCHEE_BOUNDARY_NONE, 0);
+  test_chain_clear (&chain);
+}
+
+static void
+test_drift_not_wanted (void)
+{
+  Chain chain;
+
+  test_chain_init (&chain, "lycheechunker detector=structure", TOKEN_CAPS);
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_WARNING));
+  test_chain_clear (&chain);
+}
+
 /* A meta that belongs to other ids. */
 static void
 test_wrong_meta (gconstpointer data)
@@ -296,6 +348,11 @@ add_tests (void)
   g_test_add_func ("/chunker/silence", test_silence);
   g_test_add_data_func ("/chunker/flush/back", GUINT_TO_POINTER (0), test_flush);
   g_test_add_data_func ("/chunker/flush/forward", GUINT_TO_POINTER (60), test_flush);
+  g_test_add_data_func ("/chunker/drift/structure", "structure", test_drift);
+  g_test_add_data_func ("/chunker/drift/semantic", "semantic", test_drift);
+  g_test_add_data_func ("/chunker/drift/both", "both", test_drift);
+  g_test_add_data_func ("/chunker/drift/no-model", "lycheechunker", test_drift_without_model);
+  g_test_add_func ("/chunker/drift/not-wanted", test_drift_not_wanted);
   g_test_add_func ("/chunker/broken/half-an-id", test_half_an_id);
   g_test_add_data_func ("/chunker/broken/other-ids", GUINT_TO_POINTER (3), test_wrong_meta);
   g_test_add_data_func ("/chunker/broken/fewer-ids", GUINT_TO_POINTER (2), test_wrong_meta);

@@ -48,10 +48,10 @@ static const Case cases[] = {
       { { "x\xf0", -1, -1 }, { "\x9f", -1, -1 }, { "\xa6", -1, -1 }, { "\x93y", -1, -1 } },
       { { "x🦓y", -1, -1 } } },
   { "nul-at-the-end", TEST_TEXT_CAPS, NULL, { { "the\0", 4, 0 }, { "hat\0\0", 5, 1 } },
-      { { "the\n", -1, 0 }, { "hat", -1, 1 } } },
+      { { "the ", -1, 0 }, { "hat", -1, 1 } } },
   { "nul-inside", TEST_TEXT_CAPS, NULL, { { "a\0b", 3, 0 } }, { { "ab", -1, 0 } } },
   { "empty", TEST_TEXT_CAPS, NULL, { { "the", -1, 0 }, { "", 0, 1 }, { "hat", -1, 2 } },
-      { { "the\n", -1, 0 }, { "hat", -1, 2 } } },
+      { { "the ", -1, 0 }, { "hat", -1, 2 } } },
   { "plain-text", "text/plain", NULL, { { "a <b> &amp; c", -1, 0 } },
       { { "a <b> &amp; c", -1, 0 } } },
   { "utf8-is-not-markup", TEST_TEXT_CAPS, NULL, { { "a <i>b</i>", -1, 0 } },
@@ -305,6 +305,126 @@ test_speaker (void)
   test_chain_clear (&chain);
 }
 
+/* Turns of talk: "NAME=text" is told by a meta, "NAME>text" by an event before; "=text" by nobody.
+ */
+typedef struct {
+  const char *name;
+  gboolean labels;
+  const char *turns[6];
+  const char *text;
+} LabelCase;
+
+static const LabelCase label_cases[] = {
+  { "meta", TRUE, { "Ann=the hat", "Ann=and", "Bob=so", NULL }, "Ann: the hat and\nBob: so" },
+  { "event", TRUE, { "Ann>the hat", "=and", "Bob>so", NULL }, "Ann: the hat and\nBob: so" },
+  { "text-has-it", TRUE, { "Ann=Ann: the hat", "Ann=and", "Bob=Bob: so", NULL },
+      "Ann: the hat\nand\nBob: so" },
+  { "text-has-another", TRUE, { "Ann=Bob: said he", NULL }, "Ann: Bob: said he" },
+  { "back-again", TRUE, { "Ann=a", "Bob=b", "Ann=c", NULL }, "Ann: a\nBob: b\nAnn: c" },
+  { "nobody-first", TRUE, { "=a", "Ann=b", NULL }, "a\nAnn: b" },
+  { "nobody-then", TRUE, { "Ann=a", "=b", "=c", "Ann=d", NULL }, "Ann: a\nb c\nAnn: d" },
+  { "meta-over-event", TRUE, { "Ann>a", "Bob=b", "=c", NULL }, "Ann: a\nBob: b\nAnn: c" },
+  { "off", FALSE, { "Ann=the hat", "Ann=and", "Bob=so", NULL }, "the hat and\nso" },
+};
+
+static void
+add_speaker (GstBuffer *buffer, const char *speaker)
+{
+  LycheeTextMeta *meta =
+      (LycheeTextMeta *) gst_buffer_add_meta (buffer, gst_meta_get_info ("LycheeTextMeta"), NULL);
+
+  meta->speaker = g_strdup (speaker);
+}
+
+static void
+test_labels (gconstpointer data)
+{
+  const LabelCase *c = data;
+  GstElement *tokenizer;
+  Chain chain;
+
+  test_chain_init (&chain, TOKENIZER, TEST_TEXT_CAPS);
+  tokenizer = test_chain_get (&chain, "t");
+  g_object_set (tokenizer, "speaker-labels", c->labels, NULL);
+  gst_object_unref (tokenizer);
+  for (guint i = 0; c->turns[i] != NULL; i++) {
+    gsize n = strcspn (c->turns[i], "=>");
+    char *speaker = g_strndup (c->turns[i], n);
+    GstBuffer *buffer = test_text_buffer (c->turns[i] + n + 1, -1, i * GST_SECOND, GST_SECOND);
+
+    if (c->turns[i][n] == '>')
+      gst_harness_push_event (chain.harness, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                                                 gst_structure_new ("rstranscribe/speaker-change",
+                                                     "speaker", G_TYPE_STRING, speaker, NULL)));
+    else if (n > 0)
+      add_speaker (buffer, speaker);
+    g_assert_cmpint (gst_harness_push (chain.harness, buffer), ==, GST_FLOW_OK);
+    g_free (speaker);
+  }
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  assert_text (&chain, c->text);
+  test_chain_clear (&chain);
+}
+
+/* Words that come one by one, a second each: their text, and the times of the whole. */
+typedef struct {
+  const char *name;
+  const char *caps;
+  const char *pieces; /* parted by '|' */
+  const char *text;
+} WordsCase;
+
+static const WordsCase words_cases[] = {
+  { "english", TEST_TEXT_CAPS, "so|,|the|hat|and|it|'s|.", "so, the hat and it's." },
+  { "plain", "text/plain", "the|hat", "the hat" },
+  { "markup", MARKUP_CAPS, "<b>the</b>|<i>hat</i>|.", "the hat." },
+  { "chinese", TEST_TEXT_CAPS, "我们|明天|走|。", "我们明天走。" },
+  { "korean", TEST_TEXT_CAPS, "나는|간다|.", "나는 간다." },
+};
+
+static void
+test_words (gconstpointer data)
+{
+  const WordsCase *c = data;
+  char **pieces = g_strsplit (c->pieces, "|", -1);
+  guint n = g_strv_length (pieces);
+  LycheeChunk *chunk;
+  GstBuffer *buffer;
+  Chain chain;
+
+  test_chain_init (&chain,
+      TOKENIZER " ! lycheechunker detector=structure min-tokens=100 max-tokens=100", c->caps);
+  for (guint i = 0; i < n; i++)
+    g_assert_cmpint (test_chain_say (&chain, pieces[i], 5 + i), ==, GST_FLOW_OK);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  buffer = gst_harness_try_pull (chain.harness);
+  g_assert_nonnull (buffer);
+  chunk = test_chunk_meta (buffer)->chunk;
+  g_assert_cmpstr (chunk->text, ==, c->text);
+  g_assert_cmpuint (GST_BUFFER_PTS (buffer), ==, 5 * GST_SECOND);
+  g_assert_cmpuint (GST_BUFFER_DURATION (buffer), ==, n * GST_SECOND);
+  gst_buffer_unref (buffer);
+  g_assert_null (gst_harness_try_pull (chain.harness));
+  g_strfreev (pieces);
+  test_chain_clear (&chain);
+}
+
+/* A gap between words leaves them as they are. */
+static void
+test_gap_between_words (void)
+{
+  Chain chain;
+
+  test_chain_init (&chain, TOKENIZER, TEST_TEXT_CAPS);
+  test_chain_say (&chain, "the", 0);
+  gst_harness_push_event (chain.harness, gst_event_new_gap (GST_SECOND, GST_SECOND));
+  assert_text (&chain, "the");
+  test_chain_say (&chain, "hat", 2);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  assert_text (&chain, " hat");
+  test_chain_clear (&chain);
+}
+
 /* However much text a cue is, it goes through once. */
 static void
 test_long_text (void)
@@ -344,6 +464,19 @@ add_tests (void)
   g_test_add_func ("/tokenizer/flush", test_flush);
   g_test_add_func ("/tokenizer/replaced-warning", test_replaced_warning);
   g_test_add_func ("/tokenizer/speaker", test_speaker);
+  for (guint i = 0; i < G_N_ELEMENTS (label_cases); i++) {
+    char *name = g_strconcat ("/tokenizer/labels/", label_cases[i].name, NULL);
+
+    g_test_add_data_func (name, &label_cases[i], test_labels);
+    g_free (name);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (words_cases); i++) {
+    char *name = g_strconcat ("/tokenizer/words/", words_cases[i].name, NULL);
+
+    g_test_add_data_func (name, &words_cases[i], test_words);
+    g_free (name);
+  }
+  g_test_add_func ("/tokenizer/words/gap", test_gap_between_words);
   g_test_add_func ("/tokenizer/long-text", test_long_text);
 }
 

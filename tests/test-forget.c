@@ -134,6 +134,57 @@ assert_close (const float *got, const float *wanted, guint n, double tolerance)
   g_assert_cmpfloat (sqrt (distance / length), <, tolerance);
 }
 
+/* Has the weights of all that is held of the transcript noted, three bins in turn. */
+static void
+watch (Fixture *f, LycheeAttentionWeights *w, float *sum)
+{
+  static guint32 bins[4096];
+  guint begin, n;
+
+  lychee_cache_get_hole (f->cache, &begin, &n);
+  for (guint i = 0; i < G_N_ELEMENTS (bins); i++)
+    bins[i] = i % 3;
+  memset (sum, 0, HEADS * 3 * sizeof *sum);
+  *w = (LycheeAttentionWeights){ begin + n, lychee_cache_get_length (f->cache) - begin - n, bins, 3,
+    LAYERS - 1, LAYERS, sum };
+  lychee_attention_set_weights (f->attention, w);
+}
+
+static void
+assert_weights (
+    Fixture *f, const LycheeAttentionWeights *w, guint first, guint n_tokens, const float *q)
+{
+  guint begin, n;
+  LycheeRows rows;
+
+  lychee_cache_get_hole (f->cache, &begin, &n);
+  for (guint h = 0; h < HEADS; h++) {
+    double wanted[3] = { 0 };
+
+    lychee_cache_get_rows (f->cache, LAYERS - 1, h / GROUP, &rows);
+    for (guint t = 0; t < n_tokens; t++) {
+      g_autofree double *weight = g_new0 (double, first + n_tokens);
+      double all = 0;
+
+      for (guint row = 0; row <= first + t; row++) {
+        const guint16 *key;
+        double z = 0;
+
+        if (row >= begin && row < begin + n)
+          continue;
+        key = get_key (&rows, row);
+        for (guint d = 0; d < DIM; d++)
+          z += half_to_float (key[d]) * q[(t * HEADS + h) * DIM + d] / sqrt (DIM);
+        all += weight[row] = exp (z);
+      }
+      for (guint i = 0; i < w->n_rows; i++)
+        wanted[i % 3] += weight[w->first + i] / all;
+    }
+    for (guint i = 0; i < 3; i++)
+      g_assert_cmpfloat_with_epsilon (w->sum[h * 3 + i], wanted[i], 1e-3 * n_tokens);
+  }
+}
+
 static void
 note_chunk (LycheeCache *cache, guint position, guint n)
 {
@@ -159,6 +210,8 @@ test_forget (gconstpointer data)
   g_autofree guint16 *before = g_new (guint16, 64 * LAYERS * KV_HEADS * 2 * DIM);
   g_autofree guint16 *after = g_new (guint16, 64 * LAYERS * KV_HEADS * 2 * DIM);
   g_autoptr (GError) error = NULL;
+  LycheeAttentionWeights weights;
+  float sum[HEADS * 3];
   guint64 bytes;
   guint end = START + c->forget, n_chunks;
 
@@ -195,7 +248,11 @@ test_forget (gconstpointer data)
   for (guint n = 1; n <= 33; n += 32) {
     guint first = lychee_cache_get_length (f.cache);
 
+    watch (&f, &weights, sum);
     pass (&f, f.cache, n, 0, q, output);
+    lychee_attention_set_weights (f.attention, NULL);
+    if (c->tolerance < 0.01 && c->window == 0)
+      assert_weights (&f, &weights, first, n, q);
     for (guint t = 0; t < n; t++) {
       attend_plainly (&f, first + t, q + t * HEADS * DIM, wanted);
       assert_close (output + t * HEADS * DIM, wanted, HEADS * DIM, c->tolerance);

@@ -190,7 +190,7 @@ attend_rest (const LycheeCudaAttend &p, const Rows &r, float *sums /* [ROWS][D +
 
 template <typename T, int D>
 __global__ void
-__launch_bounds__ (THREADS) attend_kernel (LycheeCudaAttend p)
+__launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
 {
   typedef Shape<T, D> S;
   typedef LycheeElement<T> E;

@@ -46,6 +46,7 @@ int bench_perplexity (int argc, char **argv);
 int bench_decode (int argc, char **argv);
 int bench_ingest (int argc, char **argv);
 int bench_index (int argc, char **argv);
+int bench_evidence (int argc, char **argv);
 int bench_chunks (int argc, char **argv);
 int bench_fidelity (int argc, char **argv);
 

@@ -25,6 +25,7 @@ static const struct {
   { "decode", bench_decode, "time per decoded token, by depth" },
   { "index", bench_index, "what the index costs to keep and to search, as it grows" },
   { "ingest", bench_ingest, "tokens per second while reading chunks, by depth" },
+  { "evidence", bench_evidence, "how often the right turn is among an answer's evidence" },
   { "chunks", bench_chunks, "where a text is cut, and how well" },
   { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
 };

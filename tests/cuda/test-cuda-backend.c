@@ -115,19 +115,19 @@ typedef struct {
 } Kind;
 
 static const Kind kinds[] = {
-  { "plain", NULL, 64, 3, 1, GGML_TYPE_F16, .tolerance = 2e-3 },
-  { "tied, factors, biases", NULL, 80, 4, 2, GGML_TYPE_F16, TRUE, TRUE, TRUE, .tolerance = 2e-3 },
-  { "float32", NULL, 96, 2, 2, GGML_TYPE_F32, .tolerance = 4e-3 },
+  { "plain", NULL, 64, 3, 1, GGML_TYPE_F16, .tolerance = 1e-3 },
+  { "tied, factors, biases", NULL, 80, 4, 2, GGML_TYPE_F16, TRUE, TRUE, TRUE, .tolerance = 1e-3 },
+  { "float32", NULL, 96, 2, 2, GGML_TYPE_F32, .tolerance = 2e-3 },
   { "q8_0", NULL, 128, 4, 1, GGML_TYPE_Q8_0, .tolerance = 2e-2 },
-  { "bf16", NULL, 64, 4, 2, GGML_TYPE_BF16, .tolerance = 2e-2 },
-  { "half rotated", NULL, 64, 4, 2, GGML_TYPE_F16, .n_rot = 32, .tolerance = 2e-3 },
-  { "yarn", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "yarn", .tolerance = 2e-3 },
-  { "linear", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "linear", .tolerance = 2e-3 },
-  { "qwen2", "qwen2", 64, 4, 2, GGML_TYPE_F16, .biases = TRUE, .tolerance = 2e-3 },
-  { "qwen3", "qwen3", 128, 4, 2, GGML_TYPE_F16, .tolerance = 2e-3 },
-  { "gemma3", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64, .tolerance = 3e-2 },
-  { "phi3", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .tolerance = 2e-3 },
-  { "granite", "granite", 64, 4, 2, GGML_TYPE_F16, .tolerance = 2e-3 },
+  { "bf16", NULL, 64, 4, 2, GGML_TYPE_BF16, .tolerance = 1e-2 },
+  { "half rotated", NULL, 64, 4, 2, GGML_TYPE_F16, .n_rot = 32, .tolerance = 1e-3 },
+  { "yarn", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "yarn", .tolerance = 1e-3 },
+  { "linear", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "linear", .tolerance = 1e-3 },
+  { "qwen2", "qwen2", 64, 4, 2, GGML_TYPE_F16, .biases = TRUE, .tolerance = 1e-3 },
+  { "qwen3", "qwen3", 128, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
+  { "gemma3", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64, .tolerance = 1e-2 },
+  { "phi3", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .tolerance = 1e-3 },
+  { "granite", "granite", 64, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
 };
 
 static LycheeModel *

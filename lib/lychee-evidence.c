@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "lychee-evidence.h"
+
+#include "lychee-answer-private.h"
+
+#include <math.h>
+
+/* The first layers look at what is near and at how words are written, the last ones at what comes
+ * next; those from 3 to 7 tenths of the depth find things. */
+#define FIRST_TENTH 3
+#define LAST_TENTH 7
+#define ANSWER_FACTOR 0.2
+/* Shares so far below a chunk's fair one count as that: the logarithm of nothing says nothing. */
+#define LEAST_SHARE 0.04
+
+struct _LycheeEvidenceFinder {
+  GPtrArray *chunks; /* of LycheeChunk */
+  GArray *positions; /* of guint */
+  guint32 *bins;
+  LycheeAttentionWeights weights;
+  guint n_rows;                           /* [layers in the middle][heads] distributions */
+  float *sums[LYCHEE_EVIDENCE_N_SOURCES]; /* [n_rows][chunks] */
+};
+
+LycheeEvidenceFinder *
+lychee_evidence_finder_new (LycheeCache *cache, guint n_heads)
+{
+  LycheeEvidenceFinder *f = g_new0 (LycheeEvidenceFinder, 1);
+  guint n_layers = lychee_cache_get_n_layers (cache), position, end = 0;
+  LycheeAttentionWeights *w = &f->weights;
+  LycheeChunk *chunk;
+
+  f->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
+  f->positions = g_array_new (FALSE, FALSE, sizeof (guint));
+  for (guint i = 0; (chunk = lychee_cache_get_chunk (cache, i, &position)); i++) {
+    if (i == 0)
+      w->first = position;
+    end = position + chunk->n_ids;
+    g_ptr_array_add (f->chunks, chunk);
+    g_array_append_val (f->positions, position);
+  }
+  w->n_rows = end - w->first;
+  w->n_bins = f->chunks->len;
+  f->bins = g_new0 (guint32, w->n_rows);
+  for (guint i = 0; i < f->chunks->len; i++) {
+    guint at = g_array_index (f->positions, guint, i) - w->first;
+
+    chunk = f->chunks->pdata[i];
+    for (guint j = 0; j < chunk->n_ids; j++)
+      f->bins[at + j] = i;
+  }
+  w->bins = f->bins;
+  w->layer_begin = n_layers * FIRST_TENTH / 10;
+  w->layer_end = MAX (n_layers * LAST_TENTH / 10, w->layer_begin + 1);
+  f->n_rows = (w->layer_end - w->layer_begin) * n_heads;
+  for (guint i = 0; i < LYCHEE_EVIDENCE_N_SOURCES; i++)
+    f->sums[i] = g_new0 (float, (gsize) f->n_rows * w->n_bins);
+  return f;
+}
+
+void
+lychee_evidence_finder_free (LycheeEvidenceFinder *f)
+{
+  for (guint i = 0; i < LYCHEE_EVIDENCE_N_SOURCES; i++)
+    g_free (f->sums[i]);
+  g_free (f->bins);
+  g_array_unref (f->positions);
+  g_ptr_array_unref (f->chunks);
+  g_free (f);
+}
+
+gboolean
+lychee_evidence_finder_watch (
+    LycheeEvidenceFinder *f, LycheeWorker *worker, LycheeEvidenceSource source)
+{
+  f->weights.sum = f->sums[source];
+  return lychee_worker_set_weights (worker, &f->weights);
+}
+
+/* Adds what each chunk adds to the divergence of @sum from @base, a head's weights. */
+static void
+add_divergence (const float *sum, const float *base, guint n, double factor, double *score)
+{
+  double all = 0, all_base = 0, least = LEAST_SHARE / n;
+
+  for (guint i = 0; i < n; i++) {
+    all += sum[i];
+    all_base += base[i];
+  }
+  if (!(all > 0 && all_base > 0))
+    return;
+  for (guint i = 0; i < n; i++) {
+    double share = sum[i] / all;
+
+    score[i] += factor * share * log ((share + least) / (base[i] / all_base + least));
+  }
+}
+
+void
+lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidence)
+{
+  guint n_chunks = f->chunks->len;
+  g_autofree double *score = g_new0 (double, n_chunks);
+  double all = 0;
+
+  for (guint row = 0; row < f->n_rows; row++) {
+    gsize at = (gsize) row * n_chunks;
+    const float *base = f->sums[LYCHEE_EVIDENCE_NOTHING] + at;
+
+    add_divergence (f->sums[LYCHEE_EVIDENCE_QUESTION] + at, base, n_chunks, 1, score);
+    add_divergence (f->sums[LYCHEE_EVIDENCE_ANSWER] + at, base, n_chunks, ANSWER_FACTOR, score);
+  }
+  for (guint i = 0; i < n_chunks; i++)
+    all += MAX (score[i], 0);
+  for (; n > 0; n--) {
+    guint best = 0;
+
+    for (guint i = 1; i < n_chunks; i++)
+      if (score[i] > score[best])
+        best = i;
+    if (n_chunks == 0 || !(score[best] > 0))
+      return;
+    g_ptr_array_add (evidence,
+        lychee_evidence_new (f->chunks->pdata[best],
+            g_array_index (f->positions, guint, best) - f->weights.first, score[best] / all));
+    score[best] = 0;
+  }
+}
