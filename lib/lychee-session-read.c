@@ -115,6 +115,7 @@ lychee_session_forget (LycheeSession *s, LycheeWorker *worker, LycheeCache *cach
       lychee_cache_get_n_kv_heads (cache), lychee_cache_get_head_dim (cache), MAX (n, 1), 0);
 
   lychee_cache_set_origin (start, end - n);
+  lychee_cache_set_rope_context (start, lychee_cache_get_rope_context (cache));
   return (n == 0 || lychee_session_prefill (
                         s, worker, start, ids, n, LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) &&
          lychee_cache_forget (cache, start, end, error);

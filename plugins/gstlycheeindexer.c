@@ -24,6 +24,12 @@
  * another one at the end how much that was; a `lychee-truncated` event tells downstream.
  *
  * ## Messages
+ * At the start, an element message `lychee-session`: `context` and `trained`, the tokens that there
+ * is room for and those that the model was trained for (guint); `stretch`, by how much YaRN
+ * stretches the model's positions (gdouble, 1: not at all), which an INFO message says, too;
+ * `weights`, `cache`, `index` and `available`, bytes that a full context will take, and that there
+ * are (guint64).
+ *
  * A few times a second and at the end, an element message `lychee-progress`:
  *
  * * `tokens` (uint): tokens of the transcript read so far
@@ -313,6 +319,37 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   return ret;
 }
 
+/* What the session will be: how long, how large, and what that does to the model. */
+static void
+post_session (GstLycheeIndexer *self)
+{
+  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  guint trained = lychee_model_get_n_context (lychee_session_get_model (self->session));
+  guint64 weights = 0, cache = 0, index = 0, available = 0;
+  guint context = 0;
+  double stretch = 1;
+
+  g_variant_lookup (stats, "context", "u", &context);
+  g_variant_lookup (stats, "stretch", "d", &stretch);
+  g_variant_lookup (stats, "memory-weights", "t", &weights);
+  g_variant_lookup (stats, "memory-cache", "t", &cache);
+  g_variant_lookup (stats, "memory-index", "t", &index);
+  g_variant_lookup (stats, "memory-available", "t", &available);
+  gst_element_post_message (GST_ELEMENT (self),
+      gst_message_new_element (GST_OBJECT (self),
+          gst_structure_new ("lychee-session", "context", G_TYPE_UINT, context, "trained",
+              G_TYPE_UINT, trained, "stretch", G_TYPE_DOUBLE, stretch, "weights", G_TYPE_UINT64,
+              weights, "cache", G_TYPE_UINT64, cache, "index", G_TYPE_UINT64, index, "available",
+              G_TYPE_UINT64, available, NULL)));
+  if (stretch > 1)
+    GST_ELEMENT_INFO (self, LIBRARY, SETTINGS,
+        ("A context of %u tokens is more than the %u that the model was trained for: YaRN "
+         "stretches "
+         "its positions by %.3g.",
+            context, trained, stretch),
+        (NULL));
+}
+
 static gboolean
 ensure_session (GstLycheeIndexer *self)
 {
@@ -327,6 +364,7 @@ ensure_session (GstLycheeIndexer *self)
       lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_UNKNOWN);
   g_object_get (self->session, "template", &self->format, NULL);
   g_object_unref (model);
+  post_session (self);
   return TRUE;
 }
 

@@ -124,6 +124,7 @@ test_progress (void)
     chunks++;
     gst_buffer_unref (buffer);
   }
+  gst_message_unref (test_wait_element (chain.bus, "lychee-session"));
   while ((message = test_pop (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
     g_assert_true (gst_message_has_name (message, "lychee-progress"));
     g_assert_true (gst_structure_get (gst_message_get_structure (message), "tokens", G_TYPE_UINT,
@@ -135,6 +136,47 @@ test_progress (void)
   g_assert_cmpuint (said_chunks, ==, chunks);
   g_assert_cmpfloat (seconds, >, 0);
   g_assert_cmpfloat_with_epsilon (rate, tokens / seconds, 1e-6 * rate);
+  test_chain_clear (&chain);
+}
+
+/* What the session will be is said at the start, and more than the model was trained for, twice. */
+static void
+test_session_message (gconstpointer data)
+{
+  gboolean stretched = GPOINTER_TO_INT (data);
+  guint trained = lychee_model_get_n_context (test_get_model ());
+  g_autofree char *launch =
+      g_strdup_printf (CHAIN " max-context=%u", stretched ? 2 * trained : trained);
+  Chain chain;
+  GstMessage *message;
+  guint context = 0, said_trained = 0;
+  guint64 weights = 0, cache = 0, index = 0, available = 0;
+  double stretch = 0;
+
+  test_chain_init (&chain, launch, TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 5);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  message = test_wait_element (chain.bus, "lychee-session");
+  g_assert_true (gst_structure_get (gst_message_get_structure (message), "context", G_TYPE_UINT,
+      &context, "trained", G_TYPE_UINT, &said_trained, "stretch", G_TYPE_DOUBLE, &stretch,
+      "weights", G_TYPE_UINT64, &weights, "cache", G_TYPE_UINT64, &cache, "index", G_TYPE_UINT64,
+      &index, "available", G_TYPE_UINT64, &available, NULL));
+  gst_message_unref (message);
+  g_assert_cmpuint (context, ==, stretched ? 2 * trained : trained);
+  g_assert_cmpuint (said_trained, ==, trained);
+  g_assert_cmpfloat (stretch, ==, stretched ? 2 : 1);
+  g_assert_cmpuint (weights, >, 0);
+  g_assert_cmpuint (cache, >, index);
+  g_assert_cmpuint (available, >, weights + cache + index);
+  message = test_pop (chain.bus, GST_MESSAGE_INFO);
+  g_assert_true ((message != NULL) == stretched);
+  if (message) {
+    g_autoptr (GError) info = NULL;
+
+    gst_message_parse_info (message, &info, NULL);
+    g_assert_nonnull (strstr (info->message, "YaRN"));
+    gst_message_unref (message);
+  }
   test_chain_clear (&chain);
 }
 
@@ -458,7 +500,8 @@ test_overflow_forget (void)
       before = tokens;
       n_messages++;
     } else {
-      g_assert_true (gst_message_has_name (message, "lychee-progress"));
+      g_assert_true (gst_message_has_name (message, "lychee-progress") ||
+                     gst_message_has_name (message, "lychee-session"));
     }
     gst_message_unref (message);
   }
@@ -547,6 +590,8 @@ add_tests (void)
   g_test_add_data_func ("/indexer/caps/plain", NULL, test_caps);
   g_test_add_func ("/indexer/views", test_views);
   g_test_add_func ("/indexer/progress", test_progress);
+  g_test_add_data_func ("/indexer/session", GINT_TO_POINTER (FALSE), test_session_message);
+  g_test_add_data_func ("/indexer/session/stretched", GINT_TO_POINTER (TRUE), test_session_message);
   g_test_add_data_func ("/indexer/too-long/context", "max-context=300 reserve=50", test_too_long);
   g_test_add_data_func ("/indexer/too-long/memory", "max-memory=300000", test_too_long);
   g_test_add_data_func ("/indexer/no-room/context", "max-context=20 reserve=10", test_no_room);
