@@ -628,11 +628,13 @@ test_leaks (gconstpointer data)
   GstTracer *tracer = test_find_leaks_tracer ();
   GstStructure *live = NULL;
   const GValue *list;
+  guint before;
 
   if (tracer == NULL) {
     g_test_skip ("there is no leaks tracer in this GStreamer");
     return;
   }
+  before = test_count_left (tracer);
   g_signal_emit_by_name (tracer, "activity-start-tracking");
   what ();
   g_signal_emit_by_name (tracer, "activity-get-checkpoint", &live);
@@ -647,7 +649,7 @@ test_leaks (gconstpointer data)
   g_assert_cmpuint (removed, >, 50);
   gst_structure_free (live);
 
-  g_assert_cmpuint (test_count_left (tracer), ==, 0);
+  g_assert_cmpuint (test_count_left (tracer), ==, before);
   gst_object_unref (tracer);
 }
 
