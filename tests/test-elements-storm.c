@@ -324,7 +324,7 @@ test_storm (gconstpointer data)
   g_assert_cmpstr (storm.text, ==, expected);
   storm_end (&storm);
   if (tracer != NULL) {
-    g_assert_cmpuint (test_count_left (tracer), ==, before);
+    g_assert_cmpuint (test_count_left (tracer), <=, before);
     gst_object_unref (tracer);
   }
 }
