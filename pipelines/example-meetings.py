@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Answers a question over several meetings.
+
+    example-meetings.py --model model.gguf "Who waters the beans?" monday.txt tuesday.txt
+
+Each meeting is a session of its own, and is read once; all of them share the model. Every meeting is asked,
+and the answer comes with what it rests on. A line `Name: words` tells who speaks.
+"""
+import argparse
+import os
+import re
+import sys
+
+import gi
+
+gi.require_version("Lychee", "1.0")
+from gi.repository import GLib, Lychee  # noqa: E402
+
+
+def read(model, path):
+    """Reads a meeting into a session."""
+    session = Lychee.Session(model=model)
+    with open(path, encoding="utf-8") as meeting:
+        for line in meeting:
+            speaker, words = re.match(r"(?:(\w[\w .'-]{0,30}):\s)?(.*)", line.rstrip("\n")).groups()
+            session.append_text(words + "\n", speaker, Lychee.TIME_NONE, Lychee.TIME_NONE, None)
+    session.flush(None)
+    return session
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Answers a question over several meetings.")
+    parser.add_argument("--model", default=os.environ.get("LYCHEE_MODEL"), help="a GGUF file ($LYCHEE_MODEL)")
+    parser.add_argument("--max-tokens", type=int, default=80, help="longest answer")
+    parser.add_argument("question")
+    parser.add_argument("meetings", nargs="+", metavar="FILE")
+    arguments = parser.parse_args()
+    if not arguments.model:
+        parser.error("name a model: --model or LYCHEE_MODEL")
+
+    model = Lychee.Model.new_from_file(arguments.model)
+    meetings = {path: read(model, path) for path in arguments.meetings}
+    question = Lychee.Question(prompt=arguments.question, max_tokens=arguments.max_tokens, evidence=2)
+    for path, session in meetings.items():
+        answer = session.ask(question, None, None)
+        print(f"{path}: {answer.get_text().strip()}")
+        for evidence in answer.get_evidence():
+            print(f"    {evidence.weight:4.0%} {evidence.text.strip()}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (GLib.Error, OSError, UnicodeError) as error:
+        sys.exit(f"example-meetings.py: error: {getattr(error, 'message', None) or error}")

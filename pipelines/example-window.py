@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Shows a transcript that scrolls as it is read, and colours it by what the answers rest on.
+
+    example-window.py --model model.gguf --question "What was decided?" meeting.txt
+
+Each chunk is coloured by its share of the attention that question and answer paid to the transcript: the
+darker, the more. A new question may be typed at any time. Answers go to standard output, too, once what they
+rest on is coloured.
+"""
+import argparse
+import os
+import sys
+
+import gi
+
+gi.require_version("Gdk", "4.0")
+gi.require_version("Gtk", "4.0")
+gi.require_version("Lychee", "1.0")
+from gi.repository import Gdk, Gio, GLib, Gtk, Lychee, Pango  # noqa: E402
+
+SHADES = 8
+
+
+def shade(number):
+    """A red, the more of it the greater the number."""
+    colour = Gdk.RGBA()
+    colour.parse(f"rgba(176, 48, 76, {0.12 + 0.1 * number:.2f})")
+    return colour
+
+
+class Window(Gtk.ApplicationWindow):
+    """A transcript, a question and its answer."""
+
+    def __init__(self, application, arguments):
+        super().__init__(application=application, title="Lychee", default_width=760, default_height=560)
+        self.arguments = arguments
+        self.session = None
+        self.asking = 0
+
+        self.view = Gtk.TextView(editable=False, cursor_visible=False, wrap_mode=Gtk.WrapMode.WORD,
+                                 left_margin=16, right_margin=16, top_margin=12, bottom_margin=12,
+                                 pixels_below_lines=4)
+        self.text = self.view.get_buffer()
+        self.shades = [self.text.create_tag(None, background_rgba=shade(i)) for i in range(SHADES)]
+        self.end = self.text.create_mark(None, self.text.get_end_iter(), False)
+        scrolled = Gtk.ScrolledWindow(child=self.view, vexpand=True)
+
+        self.entry = Gtk.Entry(text=arguments.question, placeholder_text="Ask about what was said")
+        self.entry.connect("activate", lambda entry: self.ask())
+        self.answer = Gtk.Label(wrap=True, xalign=0, selectable=True, wrap_mode=Pango.WrapMode.WORD_CHAR)
+        box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=8, margin_top=8, margin_bottom=8,
+                      margin_start=8, margin_end=8)
+        for child in (scrolled, self.entry, self.answer):
+            box.append(child)
+        self.set_child(box)
+        Lychee.Model.new_async(arguments.model, None, self.on_loaded)
+
+    def fail(self, error):
+        self.answer.set_text(error.message)
+        print(f"example-window.py: error: {error.message}", file=sys.stderr)
+
+    def on_loaded(self, source, result):
+        try:
+            self.session = Lychee.Session(model=Lychee.Model.new_finish(result))
+        except GLib.Error as error:
+            self.fail(error)
+            return
+        with open(self.arguments.transcript, encoding="utf-8") as transcript:
+            self.lines = transcript.readlines()
+        self.read_next()
+
+    def read_next(self):
+        """Gives the next line to the session, and shows it when it is read."""
+        if not self.lines:
+            self.session.flush_async(None, lambda session, result: self.ask())
+            return
+        line = self.lines.pop(0)
+        self.session.append_text_async(line, None, Lychee.TIME_NONE, Lychee.TIME_NONE, None, self.on_read, line)
+
+    def on_read(self, session, result, line):
+        try:
+            session.append_text_finish(result)
+        except GLib.Error as error:
+            self.fail(error)
+            return
+        self.text.insert(self.text.get_end_iter(), line)
+        self.view.scroll_mark_onscreen(self.end)
+        self.read_next()
+
+    def ask(self):
+        if not self.session or not self.entry.get_text():
+            return
+        self.asking += 1
+        self.answer.set_text("")
+        question = Lychee.Question(prompt=self.entry.get_text(), max_tokens=80, evidence=24)
+        asking = self.asking
+
+        def on_piece(piece, *_):
+            if asking == self.asking:
+                self.answer.set_text(self.answer.get_text() + piece)
+            return asking == self.asking  # another question ends this answer
+
+        # PyGObject hands on_piece what the tuple holds.
+        self.session.ask_async(question, on_piece, (), None, self.on_answer, asking)
+
+    def on_answer(self, session, result, asking):
+        try:
+            answer = session.ask_finish(result)
+        except GLib.Error as error:
+            self.fail(error)
+            return
+        if asking == self.asking:
+            self.colour(answer.get_evidence())
+            print(answer.get_text().strip(), flush=True)
+
+    def colour(self, evidence):
+        """Marks each piece of evidence where its text is."""
+        begin, end = self.text.get_bounds()
+        self.text.remove_all_tags(begin, end)
+        most = max((piece.weight for piece in evidence), default=1)
+        # The least first, so that the most is on top, and in view at the end.
+        for piece in sorted(evidence, key=lambda piece: piece.weight):
+            found = self.text.get_start_iter().forward_search(
+                piece.text.strip(), Gtk.TextSearchFlags.TEXT_ONLY, None)
+            if found:
+                self.text.apply_tag(self.shades[round(piece.weight / most * (SHADES - 1))], *found)
+                self.view.scroll_to_iter(found[0], 0, True, 0, 0.3)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Shows what the answers about a transcript rest on.")
+    parser.add_argument("--model", default=os.environ.get("LYCHEE_MODEL"), help="a GGUF file ($LYCHEE_MODEL)")
+    parser.add_argument("--question", default="What was decided?", help="asked when all is read")
+    parser.add_argument("transcript", metavar="FILE")
+    arguments = parser.parse_args()
+    if not arguments.model:
+        parser.error("name a model: --model or LYCHEE_MODEL")
+
+    application = Gtk.Application(flags=Gio.ApplicationFlags.NON_UNIQUE)
+    application.connect("activate", lambda application: Window(application, arguments).present())
+    return application.run([])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
