@@ -93,6 +93,8 @@ void lychee_weights_warn (LycheeWeights *weights, const char *format, ...) G_GNU
 gboolean lychee_weights_read_hparams (LycheeWeights *weights, float rope_freq_base, GError **error);
 gboolean lychee_weights_read_tensors (LycheeWeights *weights, GError **error);
 
+/* Bytes of the file or its parts. */
+guint64 lychee_model_get_size (LycheeModel *model);
 const LycheeArchitecture *lychee_model_get_description (LycheeModel *model);
 const LycheeHparams *lychee_model_get_hparams (LycheeModel *model);
 const LycheeTensors *lychee_model_get_tensors (LycheeModel *model);

@@ -384,6 +384,12 @@ lychee_model_get_hparams (LycheeModel *model)
   return &model->weights.hparams;
 }
 
+guint64
+lychee_model_get_size (LycheeModel *model)
+{
+  return lychee_gguf_get_size (model->weights.gguf);
+}
+
 const LycheeArchitecture *
 lychee_model_get_description (LycheeModel *model)
 {

@@ -3,6 +3,7 @@
 
 #include "lychee-backend.h"
 #include "lychee-cache-private.h"
+#include "lychee-memory.h"
 #include "lychee-session.h"
 
 G_BEGIN_DECLS
@@ -25,6 +26,8 @@ struct _LycheeSession {
   guint window;
   LycheeAttentionMode prefill;
   LycheeOverflow overflow;
+  LycheeMemoryNeed need;    /* with a context that is full */
+  guint64 memory_available; /* when the session was made */
   LycheeBackendType backend_type;
   guint cuda_device;
 

@@ -95,6 +95,28 @@ lychee_session_init (LycheeSession *session)
   g_queue_init (&session->idle);
 }
 
+/* Makes the cache. A context that was asked for must fit; that of the model is large with many, and
+ * may stay larger than the memory, which is then the limit. */
+static void
+make_cache (LycheeSession *s)
+{
+  LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
+  guint n_context = s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model);
+
+  lychee_memory_estimate (s->model, n_context, s->max_memory, &s->need);
+  if (s->max_context == 0 && s->max_memory == 0 &&
+      lychee_memory_sum (&s->need) > s->memory_available && s->need.weights < s->memory_available) {
+    s->max_memory = (s->memory_available - s->need.weights) / 10 * 9;
+    lychee_memory_estimate (s->model, n_context, s->max_memory, &s->need);
+  }
+  s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
+      lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model), n_context,
+      s->max_memory);
+  lychee_cache_set_rope_context (s->cache, n_context);
+  lychee_model_describe_indexing (s->model, &indexing);
+  lychee_cache_enable_index (s->cache, &indexing);
+}
+
 static void
 lychee_session_constructed (GObject *object)
 {
@@ -105,16 +127,9 @@ lychee_session_constructed (GObject *object)
 
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
-  if (!s->cache) {
-    LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
-
-    s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
-        lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
-        s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model), s->max_memory);
-    lychee_cache_set_rope_context (s->cache, lychee_cache_get_max_tokens (s->cache));
-    lychee_model_describe_indexing (s->model, &indexing);
-    lychee_cache_enable_index (s->cache, &indexing);
-  }
+  s->memory_available = lychee_memory_get_available ("");
+  if (!s->cache)
+    make_cache (s);
 }
 
 static void
@@ -320,7 +335,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_SYSTEM_PROMPT] = g_param_spec_string ("system-prompt", "System prompt",
       "What the model is told before the transcript; empty: nothing", DEFAULT_SYSTEM_PROMPT, flags);
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
-      "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for",
+      "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
+      "for more, YaRN stretches its positions",
       0, 1u << 24, 0, flags);
   props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
       "Bytes of keys, values and index, with those of all answers under way; 0: no limit", 0,
@@ -483,6 +499,10 @@ lychee_session_count_transcript (LycheeCache *cache)
  * * `backend` (`s`): what computes, for people; empty before anything was computed
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
  * * `cache-bytes`, `index-bytes` (`t`)
+ * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
+ *   by how much YaRN stretches the model's positions for it, 1: not at all
+ * * `memory-weights`, `memory-cache`, `memory-index` (`t`): bytes that a full context will take;
+ *   `memory-available` (`t`): what there was when the session was made
  * * of all answers and chunks, where a query is one token, layer and KV head: `dense-queries`,
  *   `dense-fallbacks` (sparse was asked for, and the transcript shorter than the budget),
  *   `sparse-queries`; for these `rows-visible` (keys that dense attention would have read),
@@ -511,6 +531,17 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
+  g_variant_builder_add (
+      &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
+  g_variant_builder_add (&b, "{sv}", "stretch",
+      g_variant_new_double (
+          lychee_model_get_stretch (session->model, lychee_cache_get_rope_context (cache))));
+  g_variant_builder_add (
+      &b, "{sv}", "memory-weights", g_variant_new_uint64 (session->need.weights));
+  g_variant_builder_add (&b, "{sv}", "memory-cache", g_variant_new_uint64 (session->need.cache));
+  g_variant_builder_add (&b, "{sv}", "memory-index", g_variant_new_uint64 (session->need.index));
+  g_variant_builder_add (
+      &b, "{sv}", "memory-available", g_variant_new_uint64 (session->memory_available));
   g_variant_builder_add (
       &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (cache)));
   g_variant_builder_add (
@@ -593,6 +624,32 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
   return ok;
 }
 
+/* Whether the session fits into the memory of the machine. A session over another's cache adds
+ * nothing to it. */
+static gboolean
+check_memory (LycheeSession *s, LycheeCache *cache, GError **error)
+{
+  guint n_tokens = lychee_cache_get_max_tokens (cache);
+  guint64 need = lychee_memory_sum (&s->need), spare;
+
+  if (need <= s->memory_available || lychee_backend_get_kind (s->backend) != LYCHEE_BACKEND_CPU)
+    return TRUE;
+  if (s->need.weights >= s->memory_available) {
+    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "The model needs %.0f MB, and %.0f MB of memory are available: take a smaller model",
+        s->need.weights / 1e6, s->memory_available / 1e6);
+    return FALSE;
+  }
+  spare = s->memory_available - s->need.weights;
+  g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+      "The model needs %.0f MB, the KV cache of %u tokens %.0f MB and its index %.0f MB, and %.0f "
+      "MB of memory are available: set max-context to %u or less, or max-memory to %.0f MB or less",
+      s->need.weights / 1e6, n_tokens, s->need.cache / 1e6, s->need.index / 1e6,
+      s->memory_available / 1e6,
+      (guint) (n_tokens * (double) spare / (s->need.cache + s->need.index)), spare / 1e6);
+  return FALSE;
+}
+
 gboolean
 lychee_session_check_ready (LycheeSession *s, GError **error)
 {
@@ -613,7 +670,7 @@ lychee_session_check_ready (LycheeSession *s, GError **error)
     return FALSE;
   }
   if (template != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    return open_backend (s, cache, error);
+    return open_backend (s, cache, error) && check_memory (s, cache, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral or plain",
       lychee_model_get_path (s->model),

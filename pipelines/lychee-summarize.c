@@ -174,6 +174,10 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
       say (run, "  ", "%s", debug);
     }
     break;
+  case GST_MESSAGE_INFO:
+    gst_message_parse_info (message, &error, NULL);
+    say (run, "lychee-summarize: ", "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    break;
   case GST_MESSAGE_ELEMENT:
     if (gst_message_has_name (message, "lychee-answer")) {
       g_clear_pointer (&run->answer, gst_structure_free);

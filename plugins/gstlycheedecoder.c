@@ -70,6 +70,7 @@
 #include "lychee-kv-memory.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
+#include "lychee-reading.h"
 #include "lychee-rolling.h"
 #include "lychee-session.h"
 #include "lychee-settings.h"
@@ -947,18 +948,6 @@ gst_lychee_decoder_set_caps (GstLycheeDecoder *self, GstCaps *caps)
   return TRUE;
 }
 
-static gboolean
-is_live (GstLycheeDecoder *self)
-{
-  GstQuery *query = gst_query_new_latency ();
-  gboolean live = FALSE;
-
-  if (gst_pad_peer_query (self->sinkpad, query))
-    gst_query_parse_latency (query, &live, NULL, NULL);
-  gst_query_unref (query);
-  return live;
-}
-
 /* The answer comes after the end of the transcript, so its segment has no end. */
 static gboolean
 gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
@@ -966,12 +955,11 @@ gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
   const GstSegment *segment;
   GstSegment own;
   GstEvent *own_event;
-  GstClockTime end = GST_CLOCK_TIME_NONE;
+  GstClockTime latency;
 
   gst_event_parse_segment (event, &segment);
-  if (self->cache != NULL)
-    end = lychee_cache_get_end_time (self->cache);
-  if (self->flushed && !lychee_segment_goes_on (segment, end))
+  /* After a seek, the indexer has cut the cache to the new place, or will send another one. */
+  if (self->flushed && !lychee_segment_goes_back (segment))
     forget_transcript (self);
 
   gst_segment_init (&own, GST_FORMAT_TIME);
@@ -986,7 +974,7 @@ gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
   if (self->flushed || self->cache == NULL)
     lychee_rolling_restart (&self->rolling, own.start, self->tokens);
   self->flushed = FALSE;
-  self->live = is_live (self);
+  self->live = lychee_reading_is_live (self->sinkpad, &latency);
 
   own_event = gst_event_new_segment (&own);
   gst_event_set_seqnum (own_event, gst_event_get_seqnum (event));

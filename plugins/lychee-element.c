@@ -69,6 +69,17 @@ map_error (const GError *error, GQuark *domain, int *code)
       *domain = GST_RESOURCE_ERROR;
       *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
       break;
+    case LYCHEE_SESSION_ERROR_WRITE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_WRITE;
+      break;
+    case LYCHEE_SESSION_ERROR_READ:
+    case LYCHEE_SESSION_ERROR_DAMAGED:
+    case LYCHEE_SESSION_ERROR_VERSION:
+    case LYCHEE_SESSION_ERROR_MODEL:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_READ;
+      break;
     }
   }
 }
@@ -118,12 +129,25 @@ lychee_element_post_warning (GstElement *element, const GError *error, const cha
 }
 
 /**
+ * lychee_segment_goes_back:
+ * @segment: the segment after a flush
+ *
+ * Returns: whether @segment has a place in time at which the transcript can be cut, to go on from
+ *   there; if not, what comes is a new one
+ */
+gboolean
+lychee_segment_goes_back (const GstSegment *segment)
+{
+  return segment->format == GST_FORMAT_TIME && segment->rate > 0 &&
+         GST_CLOCK_TIME_IS_VALID (segment->start);
+}
+
+/**
  * lychee_segment_goes_on:
  * @segment: the segment after a flush
  * @end: when the last word before the flush ended, or %GST_CLOCK_TIME_NONE
  *
- * Returns: whether @segment only goes on with the transcript (a seek forward); if not, what comes
- *   is a new one
+ * Returns: whether @segment only goes on with the transcript (a seek forward)
  */
 gboolean
 lychee_segment_goes_on (const GstSegment *segment, GstClockTime end)

@@ -2,6 +2,16 @@
 
 #include "lychee-settings.h"
 
+/* The default of an enumeration. A stream goes on with what it has, where a library's caller would
+ * rather decide for itself. */
+static int
+get_default (GParamSpec *pspec)
+{
+  if (pspec->value_type == LYCHEE_TYPE_OVERFLOW)
+    return LYCHEE_OVERFLOW_STOP_READING;
+  return G_PARAM_SPEC_ENUM (pspec)->default_value;
+}
+
 /* A copy of a session's property for an element, to be set at any time. */
 static GParamSpec *
 copy_pspec (GParamSpec *p, GParamFlags mutable)
@@ -29,8 +39,7 @@ copy_pspec (GParamSpec *p, GParamFlags mutable)
   }
   if (G_IS_PARAM_SPEC_ENUM (p)) {
     gst_type_mark_as_plugin_api (p->value_type, 0);
-    return g_param_spec_enum (
-        p->name, nick, blurb, p->value_type, G_PARAM_SPEC_ENUM (p)->default_value, flags);
+    return g_param_spec_enum (p->name, nick, blurb, p->value_type, get_default (p), flags);
   }
   return g_param_spec_string (p->name, nick, blurb, G_PARAM_SPEC_STRING (p)->default_value, flags);
 }
@@ -60,6 +69,8 @@ lychee_settings_init (LycheeSettings *settings, guint first_id, const char *cons
 
     g_value_init (&settings->values[i], pspec->value_type);
     g_param_value_set_default (pspec, &settings->values[i]);
+    if (G_IS_PARAM_SPEC_ENUM (pspec))
+      g_value_set_enum (&settings->values[i], get_default (pspec));
   }
   g_type_class_unref (session_class);
 }

@@ -5,12 +5,15 @@
 #include "gstlycheedecoder.h"
 #include "gstlycheeindexer.h"
 #include "gstlycheetokenizer.h"
+#include "gstlycheetranscriptparse.h"
 
 static gboolean
 plugin_init (GstPlugin *plugin)
 {
   gboolean registered = FALSE;
 
+  registered |= GST_TYPE_FIND_REGISTER (lycheetranscript, plugin);
+  registered |= GST_ELEMENT_REGISTER (lycheetranscriptparse, plugin);
   registered |= GST_ELEMENT_REGISTER (lycheetokenizer, plugin);
   registered |= GST_ELEMENT_REGISTER (lycheechunker, plugin);
   registered |= GST_ELEMENT_REGISTER (lycheeindexer, plugin);

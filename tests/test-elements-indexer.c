@@ -5,7 +5,9 @@
 
 #include "test-elements-common.h"
 
+#include "lychee-meta.h"
 #include "tiny-model.h"
+#include <glib/gstdio.h>
 
 #include <string.h>
 
@@ -124,6 +126,7 @@ test_progress (void)
     chunks++;
     gst_buffer_unref (buffer);
   }
+  gst_message_unref (test_wait_element (chain.bus, "lychee-session"));
   while ((message = test_pop (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
     g_assert_true (gst_message_has_name (message, "lychee-progress"));
     g_assert_true (gst_structure_get (gst_message_get_structure (message), "tokens", G_TYPE_UINT,
@@ -135,6 +138,47 @@ test_progress (void)
   g_assert_cmpuint (said_chunks, ==, chunks);
   g_assert_cmpfloat (seconds, >, 0);
   g_assert_cmpfloat_with_epsilon (rate, tokens / seconds, 1e-6 * rate);
+  test_chain_clear (&chain);
+}
+
+/* What the session will be is said at the start, and more than the model was trained for, twice. */
+static void
+test_session_message (gconstpointer data)
+{
+  gboolean stretched = GPOINTER_TO_INT (data);
+  guint trained = lychee_model_get_n_context (test_get_model ());
+  g_autofree char *launch =
+      g_strdup_printf (CHAIN " max-context=%u", stretched ? 2 * trained : trained);
+  Chain chain;
+  GstMessage *message;
+  guint context = 0, said_trained = 0;
+  guint64 weights = 0, cache = 0, index = 0, available = 0;
+  double stretch = 0;
+
+  test_chain_init (&chain, launch, TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 5);
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  message = test_wait_element (chain.bus, "lychee-session");
+  g_assert_true (gst_structure_get (gst_message_get_structure (message), "context", G_TYPE_UINT,
+      &context, "trained", G_TYPE_UINT, &said_trained, "stretch", G_TYPE_DOUBLE, &stretch,
+      "weights", G_TYPE_UINT64, &weights, "cache", G_TYPE_UINT64, &cache, "index", G_TYPE_UINT64,
+      &index, "available", G_TYPE_UINT64, &available, NULL));
+  gst_message_unref (message);
+  g_assert_cmpuint (context, ==, stretched ? 2 * trained : trained);
+  g_assert_cmpuint (said_trained, ==, trained);
+  g_assert_cmpfloat (stretch, ==, stretched ? 2 : 1);
+  g_assert_cmpuint (weights, >, 0);
+  g_assert_cmpuint (cache, >, index);
+  g_assert_cmpuint (available, >, weights + cache + index);
+  message = test_pop (chain.bus, GST_MESSAGE_INFO);
+  g_assert_true ((message != NULL) == stretched);
+  if (message) {
+    g_autoptr (GError) info = NULL;
+
+    gst_message_parse_info (message, &info, NULL);
+    g_assert_nonnull (strstr (info->message, "YaRN"));
+    gst_message_unref (message);
+  }
   test_chain_clear (&chain);
 }
 
@@ -340,13 +384,13 @@ drop_buffers (Chain *chain)
     gst_buffer_unref (buffer);
 }
 
-/* A seek back begins a new transcript, one forward goes on with the old one; so does no seek at
- * all, and a new stream begins one. */
+/* A seek back cuts the transcript, one forward goes on with it; so does no seek at all, and a new
+ * stream begins another one. */
 static void
 test_new_transcript (gconstpointer data)
 {
   const char *how = data;
-  gboolean is_new = !g_str_equal (how, "forward") && !g_str_equal (how, "segment");
+  gboolean is_new = g_str_equal (how, "stream") || g_str_equal (how, "eos");
   guint second = g_str_equal (how, "forward") ? 60 : 0;
   LycheeCache *before, *after;
   guint64 first, offset;
@@ -379,9 +423,137 @@ test_new_transcript (gconstpointer data)
   test_chain_say_much (&chain, second, 10);
   after = next_place (&chain, &offset);
   g_assert_cmpint (before != after, ==, is_new);
-  g_assert_cmpuint (offset, ==, is_new ? first : length);
+  g_assert_cmpuint (offset, ==, is_new || g_str_equal (how, "back") ? first : length);
   g_object_unref (before);
   g_object_unref (after);
+  test_chain_clear (&chain);
+}
+
+/* What was said before the place of a seek stays, and is not read again. */
+static void
+test_cut (void)
+{
+  Chain chain;
+  GstBuffer *buffer;
+  LycheeCache *cache = NULL;
+  guint64 offset, kept = 0;
+  guint n_chunks = 0;
+
+  test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 10);
+  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+    if (GST_BUFFER_PTS (buffer) < 5 * GST_SECOND) {
+      kept = GST_BUFFER_OFFSET_END (buffer);
+      n_chunks++;
+    }
+    gst_buffer_unref (buffer);
+  }
+  test_chain_flush (&chain);
+  test_chain_segment (&chain, 5 * GST_SECOND);
+  test_chain_say_much (&chain, 5, 2);
+  cache = next_place (&chain, &offset);
+  g_assert_cmpuint (n_chunks, >, 3);
+  g_assert_cmpuint (offset, ==, kept);
+  /* One that was pulled, perhaps others. */
+  g_assert_cmpuint (lychee_cache_get_n_chunks (cache), >, n_chunks);
+  g_assert_cmpuint (lychee_cache_get_n_chunks (cache), <=, n_chunks + 6);
+  g_object_unref (cache);
+  test_chain_clear (&chain);
+}
+
+/* What happens when no more fits is chosen. */
+static void
+test_overflow_error (void)
+{
+  Chain chain;
+  GstFlowReturn ret = GST_FLOW_OK;
+
+  test_chain_init (&chain, CHAIN "max-context=300 reserve=50 overflow=error", TEST_TEXT_CAPS);
+  for (guint i = 0; i < 40 && ret == GST_FLOW_OK; i++)
+    ret = test_chain_say (&chain, "This is a line of the talk.", i);
+  g_assert_cmpint (ret, ==, GST_FLOW_ERROR);
+  test_assert_error (test_wait_error (chain.bus), GST_RESOURCE_ERROR,
+      GST_RESOURCE_ERROR_NO_SPACE_LEFT, "context of 300 tokens is full");
+  test_chain_clear (&chain);
+}
+
+static void
+test_overflow_forget (void)
+{
+  Chain chain;
+  GstMessage *message;
+  GstEvent *event;
+  guint64 tokens = 0, before = 0, from = 0;
+  guint n_messages = 0, n_warnings = 0, n_events = 0;
+
+  test_chain_init (
+      &chain, CHAIN "max-context=300 reserve=50 overflow=forget-oldest", TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 60);
+  while ((message = test_pop (
+              chain.bus, GST_MESSAGE_ELEMENT | GST_MESSAGE_WARNING | GST_MESSAGE_ERROR)) != NULL) {
+    if (GST_MESSAGE_TYPE (message) == GST_MESSAGE_WARNING) {
+      test_assert_error (gst_message_ref (message), GST_RESOURCE_ERROR,
+          GST_RESOURCE_ERROR_NO_SPACE_LEFT, "the oldest part");
+      n_warnings++;
+    } else if (gst_message_has_name (message, "lychee-forgotten")) {
+      g_assert_true (gst_structure_get (gst_message_get_structure (message), "tokens",
+          G_TYPE_UINT64, &tokens, "from", G_TYPE_UINT64, &from, NULL));
+      g_assert_cmpuint (tokens, >, before);
+      before = tokens;
+      n_messages++;
+    } else {
+      g_assert_true (gst_message_has_name (message, "lychee-progress") ||
+                     gst_message_has_name (message, "lychee-session"));
+    }
+    gst_message_unref (message);
+  }
+  g_assert_cmpuint (n_warnings, ==, 1);
+  g_assert_cmpuint (n_messages, >, 3);
+  g_assert_cmpuint (from, >, 40 * GST_SECOND);
+  while ((event = gst_harness_try_pull_event (chain.harness)) != NULL) {
+    n_events += gst_event_has_name (event, "lychee-truncated");
+    gst_event_unref (event);
+  }
+  g_assert_cmpuint (n_events, ==, 1);
+  test_chain_clear (&chain);
+}
+
+/* A live source is told how far behind its reader is, when it is, and when it is no more. */
+static void
+test_behind (gconstpointer data)
+{
+  gboolean live = data != NULL;
+  Chain chain;
+  GstMessage *message;
+  guint64 behind = 0;
+  guint n = 0;
+
+  test_chain_init_without_caps (&chain, CHAIN);
+  gst_harness_use_testclock (chain.harness);
+  gst_harness_set_live (chain.harness, live);
+  gst_harness_set_upstream_latency (chain.harness, 2 * GST_SECOND);
+  gst_harness_set_src_caps_str (chain.harness, TEST_TEXT_CAPS);
+  /* Said in time, late, and in time again. */
+  for (guint i = 0; i < 30; i++) {
+    gst_harness_set_time (chain.harness, (i + (i < 10 ? 1 : i < 20 ? 10 : 11)) * GST_SECOND);
+    test_chain_say_much (&chain, i >= 20 ? i + 10 : i, 1);
+    while ((message = test_pop (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
+      if (gst_message_has_name (message, "lychee-behind")) {
+        g_assert_true (
+            gst_structure_get_uint64 (gst_message_get_structure (message), "behind", &behind));
+        if (n++ == 0) {
+          g_assert_cmpuint (i, >=, 10);
+          g_assert_cmpuint (behind, >=, 5 * GST_SECOND);
+          g_assert_cmpuint (behind, <=, 10 * GST_SECOND);
+        } else {
+          g_assert_cmpuint (i, >=, 20);
+          g_assert_cmpuint (behind, <, 5 * GST_SECOND);
+        }
+      }
+      gst_message_unref (message);
+    }
+  }
+  g_assert_cmpuint (n, ==, live ? 2 : 0);
   test_chain_clear (&chain);
 }
 
@@ -413,6 +585,78 @@ test_allocator (gconstpointer data)
   gst_object_unref (allocator);
 }
 
+/* How much a chain read that says @n lines after @first, with its session kept in @path. */
+static guint64
+read_with_location (const char *path, guint first, guint n, gboolean eos, guint64 *first_tokens)
+{
+  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
+  guint64 tokens = 0;
+  GstBuffer *buffer;
+  Chain chain;
+
+  test_chain_init (&chain, description, TEST_TEXT_CAPS);
+  if (n > 0)
+    test_chain_say_much (&chain, first, n);
+  if (eos)
+    gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  *first_tokens = 0;
+  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+    tokens = test_kv_meta (buffer)->transcript_tokens;
+    if (*first_tokens == 0)
+      *first_tokens = tokens;
+    gst_buffer_unref (buffer);
+  }
+  test_chain_clear (&chain);
+  return tokens;
+}
+
+/* A pipeline goes on where another one stopped, at its end or before; one that says nothing more
+ * tells what there is. */
+static void
+test_location (void)
+{
+  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (dir, "session", NULL);
+  guint64 first, saved, more;
+
+  saved = read_with_location (path, 0, 6, TRUE, &first);
+  g_assert_cmpuint (saved, >, 50);
+  g_assert_cmpuint (first, <, saved);
+  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, saved);
+  g_assert_cmpuint (first, ==, saved);
+  more = read_with_location (path, 6, 6, FALSE, &first);
+  g_assert_cmpuint (first, ==, saved);
+  g_assert_cmpuint (more, >, saved);
+  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, more);
+  g_unlink (path);
+  g_rmdir (dir);
+}
+
+/* What is no session stays as it is, and is an error. */
+static void
+test_location_damaged (void)
+{
+  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (dir, "session", NULL);
+  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
+  g_autofree char *text = NULL;
+  GstFlowReturn ret = GST_FLOW_OK;
+  Chain chain;
+
+  g_assert_true (g_file_set_contents (path, "My notes.", -1, NULL));
+  test_chain_init (&chain, description, TEST_TEXT_CAPS);
+  for (guint i = 0; i < 40 && ret == GST_FLOW_OK; i++)
+    ret = test_chain_say (&chain, "This is a line of the talk.", i);
+  g_assert_cmpint (ret, !=, GST_FLOW_OK);
+  test_assert_error (
+      test_wait_error (chain.bus), GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_READ, path);
+  test_chain_clear (&chain);
+  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+  g_assert_cmpstr (text, ==, "My notes.");
+  g_unlink (path);
+  g_rmdir (dir);
+}
+
 static void
 add_tests (void)
 {
@@ -420,6 +664,8 @@ add_tests (void)
   g_test_add_data_func ("/indexer/caps/plain", NULL, test_caps);
   g_test_add_func ("/indexer/views", test_views);
   g_test_add_func ("/indexer/progress", test_progress);
+  g_test_add_data_func ("/indexer/session", GINT_TO_POINTER (FALSE), test_session_message);
+  g_test_add_data_func ("/indexer/session/stretched", GINT_TO_POINTER (TRUE), test_session_message);
   g_test_add_data_func ("/indexer/too-long/context", "max-context=300 reserve=50", test_too_long);
   g_test_add_data_func ("/indexer/too-long/memory", "max-memory=300000", test_too_long);
   g_test_add_data_func ("/indexer/no-room/context", "max-context=20 reserve=10", test_no_room);
@@ -435,6 +681,13 @@ add_tests (void)
   g_test_add_data_func ("/indexer/transcript/segment", "segment", test_new_transcript);
   g_test_add_data_func ("/indexer/transcript/stream", "stream", test_new_transcript);
   g_test_add_data_func ("/indexer/transcript/eos", "eos", test_new_transcript);
+  g_test_add_func ("/indexer/transcript/cut", test_cut);
+  g_test_add_func ("/indexer/location", test_location);
+  g_test_add_func ("/indexer/location/damaged", test_location_damaged);
+  g_test_add_func ("/indexer/overflow/error", test_overflow_error);
+  g_test_add_func ("/indexer/overflow/forget-oldest", test_overflow_forget);
+  g_test_add_data_func ("/indexer/behind/live", "", test_behind);
+  g_test_add_data_func ("/indexer/behind/not-live", NULL, test_behind);
   g_test_add_data_func ("/indexer/allocator/own", GINT_TO_POINTER (FALSE), test_allocator);
   g_test_add_data_func ("/indexer/allocator/proposed", GINT_TO_POINTER (TRUE), test_allocator);
 }

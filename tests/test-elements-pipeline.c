@@ -45,7 +45,8 @@ typedef struct {
   guint models; /* that were loaded */
   guint errors;
   guint warnings;
-  char *text; /* of the last answer */
+  double percent; /* of the last progress */
+  char *text;     /* of the last answer */
   char *finish;
   gboolean eos;
   GError *error; /* the first */
@@ -80,6 +81,8 @@ note_message (Outcome *outcome, GstMessage *message)
     outcome->eos = TRUE;
     break;
   case GST_MESSAGE_ELEMENT:
+    if (gst_structure_has_name (structure, "lychee-progress"))
+      gst_structure_get_double (structure, "percent", &outcome->percent);
     if (gst_structure_has_name (structure, "lychee-answer")) {
       g_free (outcome->text);
       g_free (outcome->finish);
@@ -164,6 +167,7 @@ test_file (gconstpointer data)
   g_assert_cmpuint (outcome.answers, ==, 1);
   test_assert_same_answer (text->str, outcome.text);
   g_assert_cmpstr (outcome.finish, ==, "length");
+  g_assert_cmpfloat (outcome.percent, ==, 100);
   /* The model was named on one element, and loaded once. */
   g_assert_cmpuint (outcome.models, ==, 1);
   outcome_clear (&outcome);

@@ -157,15 +157,16 @@ bench_perplexity (int argc, char **argv)
 {
   Bench bench = { 0 };
   char *path = NULL, *mode = NULL;
-  gint n_tokens = 4096, chunk = 12, budget = LYCHEE_DEFAULT_BUDGET, step = 2048;
-  const GOptionEntry entries[] = {
-    { "text", 'f', 0, G_OPTION_ARG_FILENAME, &path, "text to read", "FILE" },
+  gint n_tokens = 4096, chunk = 12, budget = LYCHEE_DEFAULT_BUDGET, step = 2048, n_context = 0;
+  const GOptionEntry entries[] = { { "text", 'f', 0, G_OPTION_ARG_FILENAME, &path, "text to read",
+                                       "FILE" },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to read (default 4096)", "N" },
     { "chunk", 'c', 0, G_OPTION_ARG_INT, &chunk, "tokens a chunk (default 12)", "N" },
     { "prefill", 'p', 0, G_OPTION_ARG_STRING, &mode, "dense or sparse (default dense)", "MODE" },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
-    { "step", 's', 0, G_OPTION_ARG_INT, &step, "print a mean every so many tokens", "N" }, { NULL }
-  };
+    { "step", 's', 0, G_OPTION_ARG_INT, &step, "print a mean every so many tokens", "N" },
+    { "context", 0, 0, G_OPTION_ARG_INT, &n_context, "positions to stretch the model for", "N" },
+    { NULL } };
   LycheeAttentionOptions options = { .rest = TRUE };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -199,6 +200,7 @@ bench_perplexity (int argc, char **argv)
   executor = lychee_executor_get (bench.threads);
   forward = lychee_forward_new (model, executor);
   cache = bench_new_cache (model, n_tokens);
+  lychee_cache_set_rope_context (cache, MAX (n_context, 0));
   bench_enable_index (model, cache);
   lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
   n_vocab = lychee_model_get_n_vocab (model);

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-transcript-parser-private.h"
+
+#include <string.h>
+
+/* SubRip and WebVTT: blocks of a number or name, a line of times, lines of text, an empty line.
+ *
+ * In the wild, empty lines are where they should not be, or missing; so a cue's text goes on until
+ * the next line of times, and the line before that one is its number where it can be one. */
+
+typedef enum {
+  STATE_HEADER,
+  STATE_BODY,
+  STATE_SKIPPING, /* a comment, a style sheet, a region: until the next empty line */
+} State;
+
+typedef struct {
+  LycheeTranscriptReader reader;
+  gboolean webvtt;
+  State state;
+
+  gboolean has_header;
+  gboolean open; /* a line of times has been */
+  guint64 start;
+  guint64 end;
+  GString *text;
+  gsize last_line;           /* where the last line of it begins */
+  gboolean last_after_empty; /* and whether an empty line is before that */
+  gboolean after_empty;      /* the line before was empty */
+
+  guint64 number; /* of the last cue that had one */
+  gboolean has_number;
+  gboolean has_name; /* cues have names that are no numbers */
+  gboolean had_first;
+  gboolean new_header; /* the next cue is the first of another file */
+  guint64 latest;      /* start of the cues so far */
+} CueReader;
+
+/* Whether @line begins a block of this kind. */
+static gboolean
+begins_block (const char *line, const char *kind)
+{
+  gsize length = strlen (kind);
+
+  return strncmp (line, kind, length) == 0 &&
+         (line[length] == '\0' || line[length] == ' ' || line[length] == '\t');
+}
+
+/* Whether all behind the times are settings of where the cue is shown. */
+static gboolean
+is_settings (const char *rest)
+{
+  g_auto (GStrv) words = g_strsplit_set (rest, " \t", -1);
+
+  for (guint i = 0; words[i] != NULL; i++) {
+    const char *colon = strchr (words[i], ':');
+
+    if (*words[i] != '\0' && (colon == NULL || colon == words[i] || colon[1] == '\0'))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static void
+give_text (CueReader *self, gsize length, guint flags)
+{
+  LycheeCue *cue;
+  gsize start = 0;
+
+  while (start < length && strchr (" \t\n", self->text->str[start]) != NULL)
+    start++;
+  while (flags == 0 && length > start && strchr (" \t\n", self->text->str[length - 1]) != NULL)
+    length--;
+  if (lychee_transcript_is_blank (self->text->str + start, length - start)) {
+    if (self->open && flags == 0)
+      self->reader.output->report->empty++;
+    return;
+  }
+  cue = lychee_cue_new (self->text->str + start, length - start, NULL,
+      self->open ? self->start : LYCHEE_TIME_NONE, self->open ? self->end : LYCHEE_TIME_NONE);
+  cue->markup = self->webvtt ? LYCHEE_CUE_MARKUP_WEBVTT : LYCHEE_CUE_MARKUP_SUBRIP;
+  cue->flags = flags;
+  lychee_transcript_order_add (self->reader.output->order, cue, self->reader.output->cues);
+}
+
+static void
+close_cue (CueReader *self)
+{
+  give_text (self, self->text->len, 0);
+  g_string_truncate (self->text, 0);
+  self->last_line = 0;
+  self->last_after_empty = TRUE;
+  self->after_empty = FALSE;
+  self->open = FALSE;
+}
+
+static void
+append_line (CueReader *self, const char *line)
+{
+  if (self->text->len > 0)
+    g_string_append (self->text, self->after_empty ? "\n\n" : "\n");
+  self->last_after_empty = self->after_empty || self->text->len == 0;
+  self->last_line = self->text->len;
+  g_string_append (self->text, line);
+  while (self->text->len > self->last_line &&
+         strchr (" \t", self->text->str[self->text->len - 1]) != NULL)
+    g_string_truncate (self->text, self->text->len - 1);
+  self->after_empty = FALSE;
+
+  while (self->text->len > LYCHEE_CUE_MAX_LENGTH) {
+    gsize cut = lychee_transcript_cut (self->text->str, self->text->len, LYCHEE_CUE_MAX_LENGTH / 2);
+
+    give_text (self, cut, LYCHEE_CUE_CONTINUES);
+    g_string_erase (self->text, 0, cut);
+    self->last_line -= MIN (cut, self->last_line);
+  }
+}
+
+/* Whether the last line of the text is the number or name of the cue whose times come next. */
+static gboolean
+last_line_is_name (CueReader *self)
+{
+  const char *line = self->text->str + self->last_line;
+  gboolean adjacent = !self->after_empty;
+  gboolean only_line = self->last_line == 0;
+  gboolean next;
+  guint64 number;
+
+  if (self->text->len == 0 || self->last_line >= self->text->len)
+    return FALSE;
+  if (lychee_transcript_is_number (line, self->text->len - self->last_line, &number)) {
+    next = self->has_number && number == self->number + 1;
+    if (adjacent ? self->last_after_empty || next || (self->has_number && !self->webvtt)
+                 : self->last_after_empty && (next || (!self->has_number && !self->open))) {
+      self->number = number;
+      self->has_number = TRUE;
+      return TRUE;
+    }
+    return FALSE;
+  }
+  if (!self->webvtt || !adjacent || !self->last_after_empty)
+    return FALSE;
+  /* Names are not said. But if names are not usual here, this may be all that the cue says. */
+  if (only_line && self->open && !self->has_name)
+    return FALSE;
+  self->has_name = TRUE;
+  return TRUE;
+}
+
+static void
+begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
+{
+  gboolean first = self->new_header;
+  guint64 before = self->number;
+  gboolean named = last_line_is_name (self);
+
+  if (named)
+    g_string_truncate (self->text, self->last_line);
+  close_cue (self);
+
+  if (named && self->number == 1 && before != 1) {
+    first |= self->had_first;
+    self->had_first = TRUE;
+  }
+  if (first && start != LYCHEE_TIME_NONE && start < self->latest) {
+    lychee_transcript_order_restart (self->reader.output->order, self->reader.output->cues);
+    self->latest = 0;
+  }
+  self->new_header = FALSE;
+  if (start != LYCHEE_TIME_NONE)
+    self->latest = MAX (self->latest, start);
+  self->open = TRUE;
+  self->start = start;
+  self->end = end;
+  while (*rest == ' ' || *rest == '\t')
+    rest++;
+  if (*rest != '\0' && !self->webvtt && !is_settings (rest))
+    append_line (self, rest);
+}
+
+static void
+read_header (CueReader *self, const char *line)
+{
+  LycheeTranscriptOutput *output = self->reader.output;
+
+  if (g_ascii_strncasecmp (line, "Language:", 9) == 0 && output->language == NULL)
+    output->language = g_strstrip (g_strdup (line + 9));
+}
+
+static void
+cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
+{
+  CueReader *self = (CueReader *) reader;
+  gboolean blank = lychee_transcript_is_blank (line, length);
+  guint64 start;
+  guint64 end;
+  const char *rest;
+
+  if (!blank && lychee_transcript_parse_times (line, &start, &end, &rest)) {
+    self->state = STATE_BODY;
+    begin_cue (self, start, end, rest);
+    return;
+  }
+  if (self->state == STATE_HEADER && !self->has_header) {
+    if (blank)
+      return;
+    self->has_header = TRUE;
+    if (lychee_transcript_detect (line, length, TRUE) != LYCHEE_TRANSCRIPT_FORMAT_WEBVTT)
+      self->state = STATE_BODY;
+  }
+  if (self->state != STATE_BODY) {
+    if (blank) {
+      self->state = STATE_BODY;
+      self->after_empty = TRUE;
+    } else if (self->state == STATE_HEADER) {
+      read_header (self, line);
+    }
+    return;
+  }
+  if (blank) {
+    self->after_empty = TRUE;
+    return;
+  }
+  if (self->webvtt && (self->after_empty || (self->text->len == 0 && !self->open))) {
+    if (begins_block (line, "NOTE") || begins_block (line, "STYLE") ||
+        begins_block (line, "REGION")) {
+      self->state = STATE_SKIPPING;
+      return;
+    }
+    if (begins_block (line, "WEBVTT")) {
+      self->state = STATE_HEADER;
+      self->new_header = TRUE;
+      return;
+    }
+  }
+  while (*line == ' ' || *line == '\t')
+    line++;
+  append_line (self, line);
+}
+
+static void
+cue_reader_finish (LycheeTranscriptReader *reader)
+{
+  CueReader *self = (CueReader *) reader;
+  guint64 number;
+
+  /* The number of a cue that is no more. */
+  if (self->text->len > 0 && self->last_after_empty && self->last_line > 0 && self->has_number &&
+      lychee_transcript_is_number (
+          self->text->str + self->last_line, self->text->len - self->last_line, &number) &&
+      number == self->number + 1)
+    g_string_truncate (self->text, self->last_line);
+  close_cue (self);
+}
+
+static void
+cue_reader_free (LycheeTranscriptReader *reader)
+{
+  CueReader *self = (CueReader *) reader;
+
+  g_string_free (self->text, TRUE);
+  g_free (self);
+}
+
+LycheeTranscriptReader *
+lychee_transcript_reader_new_cues (LycheeTranscriptOutput *output, gboolean webvtt)
+{
+  CueReader *self = g_new0 (CueReader, 1);
+
+  self->reader.push = cue_reader_push;
+  self->reader.finish = cue_reader_finish;
+  self->reader.free = cue_reader_free;
+  self->reader.output = output;
+  self->webvtt = webvtt;
+  self->state = webvtt ? STATE_HEADER : STATE_BODY;
+  self->text = g_string_new (NULL);
+  self->last_after_empty = TRUE;
+  return &self->reader;
+}

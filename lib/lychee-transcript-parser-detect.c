@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-transcript-parser-private.h"
+
+#include "lychee-hygiene-private.h"
+
+#include <string.h>
+
+/* Which format a text is of, and other questions about a few bytes of it. */
+
+gboolean
+lychee_transcript_is_blank (const char *text, gsize length)
+{
+  const char *end = text + length;
+
+  while (text < end) {
+    gunichar c = g_utf8_get_char (text);
+
+    if (!g_unichar_isspace (c) && !g_unichar_iszerowidth (c) && c != 0x3164 && c != 0x2800)
+      return FALSE;
+    text = g_utf8_next_char (text);
+  }
+  return TRUE;
+}
+
+gboolean
+lychee_transcript_is_number (const char *text, gsize length, guint64 *number)
+{
+  gsize start = 0;
+
+  while (start < length && (text[start] == ' ' || text[start] == '\t'))
+    start++;
+  while (length > start && (text[length - 1] == ' ' || text[length - 1] == '\t'))
+    length--;
+  if (length == start || length - start > 9)
+    return FALSE;
+  *number = 0;
+  for (gsize i = start; i < length; i++) {
+    if (!g_ascii_isdigit (text[i]))
+      return FALSE;
+    *number = *number * 10 + (text[i] - '0');
+  }
+  return TRUE;
+}
+
+gsize
+lychee_transcript_cut (const char *text, gsize length, gsize max)
+{
+  gsize cut = MIN (length, max);
+  gsize earliest = cut - cut / 4;
+
+  if (cut == length)
+    return cut;
+  for (gsize i = cut; i > earliest; i--)
+    if (text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == '\t')
+      return i;
+  while (cut > 1 && ((guchar) text[cut] & 0xc0) == 0x80)
+    cut--;
+  return cut;
+}
+
+/* The first character behind @text that is no space, or NULL where there is none yet. */
+static const char *
+next_visible (const char *text, const char *end)
+{
+  while (text < end && g_ascii_isspace (*text))
+    text++;
+  return text < end ? text : NULL;
+}
+
+/* What a line shows the text to be; AUTO where it shows nothing. */
+static LycheeTranscriptFormat
+format_of_line (const char *line)
+{
+  static const char *const ass[] = { "[Script Info", "[Events]", "[V4",
+    "Dialogue:", "ScriptType:" };
+  guint64 start;
+  guint64 end;
+  const char *rest;
+
+  if (g_ascii_strncasecmp (line, "WEBVTT", 6) == 0 && !g_ascii_isalnum (line[6]))
+    return LYCHEE_TRANSCRIPT_FORMAT_WEBVTT;
+  for (guint i = 0; i < G_N_ELEMENTS (ass); i++)
+    if (g_ascii_strncasecmp (line, ass[i], strlen (ass[i])) == 0)
+      return LYCHEE_TRANSCRIPT_FORMAT_ASS;
+  if (lychee_transcript_parse_times (line, &start, &end, &rest))
+    return LYCHEE_TRANSCRIPT_FORMAT_SUBRIP;
+  return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+}
+
+/* Whether a line may come before one that shows the format. */
+static gboolean
+may_be_preamble (const char *line)
+{
+  guint64 number;
+
+  return lychee_transcript_is_number (line, strlen (line), &number) || *line == ';' ||
+         g_str_has_prefix (line, "!:") || g_str_has_prefix (line, "Format:") ||
+         g_str_has_prefix (line, "Title:");
+}
+
+LycheeTranscriptFormat
+lychee_transcript_detect (const char *text, gsize length, gboolean at_end)
+{
+  const char *end = text + length;
+  const char *at = next_visible (text, end);
+  const char *next;
+
+  if (at == NULL)
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+
+  if (*at == '{' || *at == '[') {
+    next = next_visible (at + 1, end);
+    if (next == NULL && !at_end)
+      return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+    if (next != NULL && strchr (*at == '{' ? "\"}" : "{[", *next) != NULL)
+      return LYCHEE_TRANSCRIPT_FORMAT_JSON;
+  }
+  while (at != NULL) {
+    gsize n = strcspn (at, "\r\n");
+    g_autofree char *line = NULL;
+    LycheeTranscriptFormat format;
+
+    if (at + n == end && !at_end)
+      return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+    line = g_strndup (at, n);
+    format = format_of_line (line);
+    if (format != LYCHEE_TRANSCRIPT_FORMAT_AUTO)
+      return format;
+    if (!may_be_preamble (line))
+      return LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+    at = next_visible (at + n, end);
+  }
+  return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+}
+
+/* Whether people speak by turns in @text, as far as labels show: two lines in five begin with one
+ * that nothing else looks like, or that comes again. */
+static gboolean
+has_turns (const char *text)
+{
+  g_auto (GStrv) lines = g_strsplit_set (text, "\r\n", -1);
+  LycheeSpeakerEvidence *evidence = lychee_speaker_evidence_new ();
+  guint n_lines = 0;
+  guint n_turns = 0;
+
+  for (guint pass = 0; pass < 2; pass++)
+    for (guint i = 0; lines[i] != NULL; i++) {
+      g_autoptr (GArray) labels = NULL;
+
+      if (lychee_transcript_is_blank (lines[i], strlen (lines[i])))
+        continue;
+      labels = lychee_hygiene_find_labels (lines[i], TRUE);
+      if (pass == 0) {
+        n_lines++;
+        lychee_speaker_evidence_learn (evidence, labels);
+      } else if (labels->len > 0) {
+        const LycheeLabel *label = &g_array_index (labels, LycheeLabel, 0);
+
+        n_turns += label->name != NULL && lychee_speaker_evidence_recurs (evidence, label);
+      }
+    }
+  lychee_speaker_evidence_free (evidence);
+  return n_turns >= 2 && n_turns * 5 >= n_lines * 2;
+}
+
+/* Whether JSON has what a recogniser writes. */
+static gboolean
+has_speech (const char *text)
+{
+  static const char *const texts[] = { "\"text\"", "\"word\"", "\"transcript\"",
+    "\"punctuated_word\"", "\"body\"", "\"content\"", "\"utf8\"", "\"partial\"" };
+  static const char *const others[] = { "\"start\"", "\"start_time\"", "\"startTime\"",
+    "\"tStartMs\"", "\"timestamp\"", "\"timestamps\"", "\"segments\"", "\"words\"", "\"offsets\"",
+    "\"speaker\"", "\"partial\"" };
+  gboolean found = FALSE;
+
+  for (guint i = 0; i < G_N_ELEMENTS (texts) && !found; i++)
+    found = strstr (text, texts[i]) != NULL;
+  for (guint i = 0; i < G_N_ELEMENTS (others) && found; i++)
+    if (strstr (text, others[i]) != NULL)
+      return TRUE;
+  return FALSE;
+}
+
+/**
+ * lychee_transcript_recognise:
+ * @data: (array length=length): the beginning of something
+ * @length: its bytes
+ *
+ * Tells whether it is a transcript. Plain text is one if it shows who speaks.
+ *
+ * Returns: the format, %LYCHEE_TRANSCRIPT_FORMAT_AUTO where it does not look like a transcript
+ */
+LycheeTranscriptFormat
+lychee_transcript_recognise (const void *data, gsize length)
+{
+  g_autoptr (LycheeTranscriptDecoder) decoder = NULL;
+  g_autoptr (GString) text = NULL;
+  LycheeTranscriptReport report = { 0 };
+  LycheeTranscriptFormat format;
+
+  g_return_val_if_fail (data != NULL || length == 0, LYCHEE_TRANSCRIPT_FORMAT_AUTO);
+
+  decoder = lychee_transcript_decoder_new (NULL, length);
+  text = g_string_new (NULL);
+  lychee_transcript_decoder_push (decoder, data, length, text);
+  lychee_transcript_decoder_finish (decoder, text);
+  lychee_transcript_decoder_report (decoder, &report);
+  if (report.controls * 20 > length)
+    return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  format = lychee_transcript_detect (text->str, text->len, TRUE);
+  if (format == LYCHEE_TRANSCRIPT_FORMAT_TEXT && !has_turns (text->str))
+    return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  if (format == LYCHEE_TRANSCRIPT_FORMAT_JSON && !has_speech (text->str))
+    return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  return format;
+}
+
+/**
+ * lychee_transcript_parse_text:
+ * @text: (array length=length): bytes
+ * @length: how many
+ *
+ * Makes a cue of text that has its times elsewhere: without NUL, and with U+FFFD for what is not
+ * UTF-8.
+ *
+ * Returns: (transfer full): a cue without times
+ */
+LycheeCue *
+lychee_transcript_parse_text (const char *text, gsize length)
+{
+  g_autoptr (LycheeTranscriptDecoder) decoder = lychee_transcript_decoder_new (NULL, 0);
+  g_autoptr (GString) clean = g_string_new (NULL);
+
+  lychee_transcript_decoder_preset (decoder, "UTF-8", FALSE);
+  lychee_transcript_decoder_push (decoder, (const guint8 *) text, length, clean);
+  lychee_transcript_decoder_finish (decoder, clean);
+  return lychee_cue_new (clean->str, clean->len, NULL, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "gstlycheetranscriptparse.h"
+
+#include "lychee.h"
+
+G_BEGIN_DECLS
+
+/* What the two halves of the element share: gstlycheetranscriptparse.c makes buffers of input that
+ * is pushed, gstlycheetranscriptparse-seek.c pulls, seeks and answers queries. */
+
+#define LYCHEE_TRANSCRIPT_BLOCK_SIZE (64 * 1024)
+
+typedef enum {
+  INPUT_BYTES,
+  INPUT_CUES,     /* a buffer is a cue, with its times */
+  INPUT_DIALOGUE, /* a buffer is a line of ASS, without its times, as Matroska has it */
+} Input;
+
+struct _GstLycheeTranscriptParse {
+  GstElement parent;
+
+  GstPad *sinkpad;
+  GstPad *srcpad;
+
+  /* under the object lock */
+  LycheeTranscriptFormat format;
+  char *encoding;
+  GstClockTime max_reorder;
+  LycheeTranscriptReport report;
+  LycheeHygieneReport hygiene_report;
+  LycheeTranscriptFormat found_format;
+  guint64 n_bytes;
+  GstClockTime position;
+  GstClockTime end_time; /* of a transcript that was surveyed */
+  gboolean pulling;
+  GstSegment sought; /* when pushed to: what a seek that is under way leads to */
+  gboolean is_sought;
+
+  /* of the streaming thread */
+  LycheeTranscriptParser *parser; /* NULL until the first byte */
+  LycheeTranscriptSurvey *survey; /* of a file */
+  GByteArray *collected;          /* of a file that is pushed, until its end; or NULL */
+  LycheeHygiene *hygiene;
+  GPtrArray *parsed; /* cues */
+  GPtrArray *clean;
+  Input input;
+  gboolean markup; /* cues are of pango-markup */
+  gboolean stream_started;
+  gboolean caps_sent;
+  GstSegment segment; /* TIME, as sent downstream */
+  gboolean segment_pending;
+  gboolean upstream_timed; /* upstream's segment is the one downstream */
+  gboolean discont;
+  gboolean language_sent;
+  gboolean warned;
+  gboolean is_file; /* upstream can be read again */
+  guint64 offset;   /* of the next byte to pull */
+  guint32 seqnum;   /* of the segment, and of what ends it */
+};
+
+gboolean gst_lychee_transcript_parse_activate (GstPad *pad, GstObject *parent);
+gboolean gst_lychee_transcript_parse_activate_mode (
+    GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active);
+gboolean gst_lychee_transcript_parse_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
+gboolean gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
+
+void gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self);
+gboolean gst_lychee_transcript_parse_check_encoding (GstLycheeTranscriptParse *self);
+LycheeTranscriptSurvey *gst_lychee_transcript_parse_new_survey (GstLycheeTranscriptParse *self);
+GstFlowReturn gst_lychee_transcript_parse_bytes (GstLycheeTranscriptParse *self, GstBuffer *buffer);
+void gst_lychee_transcript_parse_end_survey (GstLycheeTranscriptParse *self);
+/* Ends the transcript: pushes what is held. */
+GstFlowReturn gst_lychee_transcript_parse_finish (GstLycheeTranscriptParse *self);
+/* The events that go before the first buffer, where they have not. */
+void gst_lychee_transcript_parse_send_events (GstLycheeTranscriptParse *self);
+
+G_END_DECLS
