@@ -581,17 +581,19 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   return ret;
 }
 
+/* @caps: NULL for plain text. */
 static gboolean
 gst_lychee_tokenizer_set_caps (GstLycheeTokenizer *self, GstCaps *caps)
 {
-  GstStructure *structure = gst_caps_get_structure (caps, 0);
   LycheeModel *model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
   GstCaps *src_caps;
   gboolean ret;
 
   if (model == NULL)
     return FALSE;
-  self->markup = g_strcmp0 (gst_structure_get_string (structure, "format"), "pango-markup") == 0;
+  self->markup = caps != NULL &&
+                 g_strcmp0 (gst_structure_get_string (gst_caps_get_structure (caps, 0), "format"),
+                     "pango-markup") == 0;
   src_caps = gst_caps_new_simple (
       "application/x-lychee-tokens", "model", G_TYPE_STRING, lychee_model_get_id (model), NULL);
   ret = gst_pad_set_caps (self->srcpad, src_caps);
@@ -637,6 +639,11 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
     return ret;
   }
   case GST_EVENT_SEGMENT:
+    gst_lychee_tokenizer_drain (self);
+    /* Some recognisers, pocketsphinx for one, send no caps. What they send is text, then. */
+    if (!gst_pad_has_current_caps (self->srcpad))
+      gst_lychee_tokenizer_set_caps (self, NULL);
+    break;
   case GST_EVENT_GAP:
     gst_lychee_tokenizer_drain (self);
     break;

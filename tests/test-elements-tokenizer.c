@@ -409,6 +409,22 @@ test_words (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+/* As pocketsphinx has it: no caps, no times, a line a buffer. */
+static void
+test_no_caps (void)
+{
+  Chain chain;
+
+  test_chain_init_without_caps (&chain, TOKENIZER);
+  gst_harness_push_event (chain.harness, gst_event_new_stream_start ("speech"));
+  test_chain_segment (&chain, 0);
+  gst_harness_push (chain.harness, test_text_buffer ("the <b>hat</b>\n", -1, NONE, NONE));
+  gst_harness_push (chain.harness, test_text_buffer ("and so\n", -1, NONE, NONE));
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  assert_text (&chain, "the <b>hat</b>\nand so\n");
+  test_chain_clear (&chain);
+}
+
 /* A gap between words leaves them as they are. */
 static void
 test_gap_between_words (void)
@@ -476,6 +492,7 @@ add_tests (void)
     g_test_add_data_func (name, &words_cases[i], test_words);
     g_free (name);
   }
+  g_test_add_func ("/tokenizer/no-caps", test_no_caps);
   g_test_add_func ("/tokenizer/words/gap", test_gap_between_words);
   g_test_add_func ("/tokenizer/long-text", test_long_text);
 }

@@ -2,38 +2,6 @@
 #include "tokenizer-fixture.h"
 
 #define KEY "tokenizer.ggml."
-#define MARK "\xe2\x96\x81"
-
-/* Pieces of random substrings of the corpus, with spaces in them too, and of random scores with
- * many equal ones: harder than real vocabularies, whose pieces have a space only at the start. */
-static Fixture *
-make_fixture (gboolean byte_tokens, guint32 seed)
-{
-  Fixture *f = fixture_new ();
-  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
-  g_auto (GStrv) words = g_strsplit (fixture_corpus, " ", -1);
-  g_autofree char *marked = g_strjoinv (MARK, words);
-  glong n_chars = g_utf8_strlen (marked, -1);
-
-  fixture_add (f, "<unk>", UNKNOWN, 0);
-  fixture_add (f, "<s>", CONTROL, 0);
-  fixture_add (f, "</s>", CONTROL, 0);
-  fixture_add (f, "\n\n", USER_DEFINED, 0);
-  fixture_add (f, "<b>", USER_DEFINED, 0);
-  fixture_add (f, "  ", USER_DEFINED, 0);
-  for (guint byte = 0; byte < 256 && byte_tokens; byte++) {
-    g_autofree char *name = g_strdup_printf ("<0x%02X>", byte);
-    fixture_add (f, name, BYTE, 0);
-  }
-  for (guint i = 0; i < 900; i++) {
-    glong length = g_rand_int_range (rand, 1, i < 300 ? 3 : 7);
-    glong at = g_rand_int_range (rand, 0, (gint32) (n_chars - length));
-    g_autofree char *piece = g_utf8_substring (marked, at, at + length);
-    if (fixture_id (f, piece) < 0)
-      fixture_add (f, piece, NORMAL, -(float) g_rand_int_range (rand, 0, 200));
-  }
-  return f;
-}
 
 /* BPE as SentencePiece defines it over the whole of a text without user-defined pieces. */
 static void
@@ -122,7 +90,7 @@ test_reference (gconstpointer data)
   g_autoptr (GRand) rand = g_rand_new_with_seed (21);
 
   for (guint32 seed = 0; seed < 8; seed++) {
-    g_autoptr (Fixture) f = make_fixture (TRUE, seed);
+    g_autoptr (Fixture) f = fixture_new_sentencepiece (TRUE, seed);
     g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, prefix);
     for (guint i = 0; i < 60; i++) {
       g_autofree char *owned = random_text (rand);
@@ -146,7 +114,7 @@ test_cuts (void)
     "\u65e5\u672c\u8a9e \u00df\u4e2d\U0001f600",
     "bad \xff\xe6\x97 bytes \xf0",
   };
-  g_autoptr (Fixture) f = make_fixture (TRUE, 3);
+  g_autoptr (Fixture) f = fixture_new_sentencepiece (TRUE, 3);
 
   for (guint prefix = 0; prefix < 2; prefix++) {
     g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, prefix);
@@ -161,7 +129,7 @@ test_cuts (void)
 static void
 test_special (void)
 {
-  g_autoptr (Fixture) f = make_fixture (TRUE, 4);
+  g_autoptr (Fixture) f = fixture_new_sentencepiece (TRUE, 4);
   g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, FALSE);
   g_autoptr (GArray) ids = new_ids (), special = new_ids ();
 
@@ -187,7 +155,7 @@ test_special (void)
 static void
 test_offsets (void)
 {
-  g_autoptr (Fixture) f = make_fixture (TRUE, 5);
+  g_autoptr (Fixture) f = fixture_new_sentencepiece (TRUE, 5);
 
   for (guint prefix = 0; prefix < 2; prefix++) {
     g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, prefix);
@@ -209,7 +177,7 @@ test_offsets (void)
 static void
 test_no_bytes (void)
 {
-  g_autoptr (Fixture) f = make_fixture (FALSE, 6);
+  g_autoptr (Fixture) f = fixture_new_sentencepiece (FALSE, 6);
   g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, FALSE);
   g_autoptr (GArray) ids = new_ids ();
 
@@ -223,7 +191,7 @@ static void
 test_linear (gconstpointer data)
 {
   const char *unit = data;
-  g_autoptr (Fixture) f = make_fixture (TRUE, 7);
+  g_autoptr (Fixture) f = fixture_new_sentencepiece (TRUE, 7);
   g_autoptr (LycheeTokenizer) tokenizer = make_tokenizer (f, TRUE);
   g_autoptr (GString) text = g_string_new (NULL);
   g_autoptr (GArray) ids = new_ids ();

@@ -80,6 +80,39 @@ fixture_id (Fixture *f, const char *spelling)
   return g_hash_table_lookup_extended (f->ids, spelling, NULL, &id) ? GPOINTER_TO_INT (id) : -1;
 }
 
+#define MARK "\xe2\x96\x81"
+
+/* Pieces of random substrings of the corpus, with spaces in them too, and of random scores with
+ * many equal ones: harder than real vocabularies, whose pieces have a space only at the start. */
+static Fixture *
+fixture_new_sentencepiece (gboolean byte_tokens, guint32 seed)
+{
+  Fixture *f = fixture_new ();
+  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
+  g_auto (GStrv) words = g_strsplit (fixture_corpus, " ", -1);
+  g_autofree char *marked = g_strjoinv (MARK, words);
+  glong n_chars = g_utf8_strlen (marked, -1);
+
+  fixture_add (f, "<unk>", UNKNOWN, 0);
+  fixture_add (f, "<s>", CONTROL, 0);
+  fixture_add (f, "</s>", CONTROL, 0);
+  fixture_add (f, "\n\n", USER_DEFINED, 0);
+  fixture_add (f, "<b>", USER_DEFINED, 0);
+  fixture_add (f, "  ", USER_DEFINED, 0);
+  for (guint byte = 0; byte < 256 && byte_tokens; byte++) {
+    g_autofree char *name = g_strdup_printf ("<0x%02X>", byte);
+    fixture_add (f, name, BYTE, 0);
+  }
+  for (guint i = 0; i < 900; i++) {
+    glong length = g_rand_int_range (rand, 1, i < 300 ? 3 : 7);
+    glong at = g_rand_int_range (rand, 0, (gint32) (n_chars - length));
+    g_autofree char *piece = g_utf8_substring (marked, at, at + length);
+    if (fixture_id (f, piece) < 0)
+      fixture_add (f, piece, NORMAL, -(float) g_rand_int_range (rand, 0, 200));
+  }
+  return f;
+}
+
 static void
 fixture_add_merge (Fixture *f, const char *left, const char *right)
 {
