@@ -12,7 +12,7 @@ namespace test {
 struct Index {
   struct Leaf {
     std::vector<int> ids;
-    float scale;
+    float scale, spread;
     std::vector<int> code; /* -8 .. 7 */
   };
   struct Node {
@@ -52,6 +52,7 @@ struct Index {
 
         leaf.ids.assign (ids.begin () + (long) at, ids.begin () + (long) at + rows);
         leaf.scale = 0.1f * (float) random.uniform ();
+        leaf.spread = 0.3f * (float) random.uniform ();
         for (int d = 0; d < dim; d++)
           leaf.code.push_back (random.below (15) - 7);
         at += (size_t) rows;
@@ -90,7 +91,7 @@ struct Index {
     for (int x : node.value)
       bytes.push_back ((uint8_t) x);
     for (const Leaf &leaf : node.leaves) {
-      LycheeCudaLeaf l = { leaf.scale, (uint16_t) leaf.ids.size (), first };
+      LycheeCudaLeaf l = { leaf.scale, leaf.spread, (uint16_t) leaf.ids.size (), first };
 
       first = (uint16_t) (first + leaf.ids.size ());
       add (&l, sizeof l);

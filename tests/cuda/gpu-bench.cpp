@@ -140,13 +140,14 @@ bench_attention (int n, double bandwidth, bool last)
   Array<LycheeCudaSelection> selection (jobs);
   Array<int> selected (jobs * own_budget), count (jobs * nodes), opened (jobs * nodes * 2);
   Array<float> z (jobs * group * nodes), weight (z.n), most (jobs * group);
-  Array<float> leaf_weight (jobs * group * leaves), density (jobs * std::max (nodes, leaves));
+  Array<float> leaf_weight (jobs * group * leaves), leaf_rank (leaf_weight.n),
+      density (jobs * std::max (nodes, leaves));
   Array<int> leaf_node (jobs * leaves), leaf_count (leaf_node.n), leaf_read (leaf_node.n);
   Array<unsigned long long> counters (std::vector<unsigned long long>{ 0, 0, 0 });
   LycheeCudaSearch search = { head_dim, heads, kv_heads, 1, 1, 1 / sqrtf (head_dim), q.data,
     step.data, head_array.data, sinks, own_budget, 0, 1, max_nodes, max_leaves, selection.data,
     selected.data, z.data, weight.data, most.data, count.data, opened.data, leaf_weight.data,
-    leaf_node.data, leaf_count.data, leaf_read.data, density.data, counters.data };
+    leaf_rank.data, leaf_node.data, leaf_count.data, leaf_read.data, density.data, counters.data };
   LycheeCudaAttend attend = {};
 
   attend.type = LYCHEE_CUDA_F16;

@@ -275,12 +275,12 @@ densities (const std::vector<std::vector<double> > &z, const std::vector<int> &c
 
 static Found
 search_reference (const Index &index, const std::vector<const float *> &queries, double scale,
-    int budget, double beam)
+    int budget, double beam, bool rest)
 {
   Found found;
   size_t n = index.nodes.size (), n_queries = queries.size ();
   int total = index.end - index.begin;
-  std::vector<std::vector<double> > z (n_queries), leaf_z (n_queries);
+  std::vector<std::vector<double> > z (n_queries), leaf_z (n_queries), leaf_rank (n_queries);
   std::vector<int> count, leaf_count, leaf_node;
   std::vector<const Index::Leaf *> leaves;
   std::vector<Choice> choices;
@@ -309,7 +309,9 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
   std::vector<double> density = densities (z, count);
   for (size_t i = 0; i < n; i++)
     choices.push_back (Choice{ density[i], count[i], (int) i });
-  double open = std::min (beam > 0 ? beam * budget : 1024 + 4.0 * budget, (double) total);
+  double open = std::min (
+      beam > 0 ? beam * budget : LYCHEE_CUDA_OPEN_ROWS + (double) LYCHEE_CUDA_OPEN_BEAM * budget,
+      (double) total);
   std::vector<int> opened = choose (choices, (int) ceil (open), true);
   for (size_t i = 0; i < n; i++)
     for (size_t l = 0; opened[i] && l < index.nodes[i].leaves.size (); l++) {
@@ -325,10 +327,14 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
           x += queries[q][d] * ((double) index.nodes[i].scale * index.nodes[i].code[(size_t) d] +
                                    (double) leaf.scale * leaf.code[(size_t) d]);
         leaf_z[q].push_back (scale * x + log ((double) leaf.ids.size ()));
+        x = 0;
+        for (int d = 0; d < index.dim; d++)
+          x += (double) queries[q][d] * queries[q][d];
+        leaf_rank[q].push_back (leaf_z[q].back () + 2 * scale * sqrt (x) * leaf.spread);
       }
     }
   found.scored += leaves.size ();
-  density = densities (leaf_z, leaf_count);
+  density = densities (rest ? leaf_rank : leaf_z, leaf_count);
   choices.clear ();
   for (size_t i = 0; i < leaves.size (); i++)
     choices.push_back (Choice{ density[i], leaf_count[i], (int) i });
@@ -422,15 +428,15 @@ test_sparse ()
     size_t jobs = (size_t) n_jobs, nodes = (size_t) max_nodes, all_leaves = (size_t) max_leaves;
     Array<int> selected (jobs * c.budget), count (jobs * nodes), opened (jobs * nodes * 2);
     Array<float> z (jobs * block_queries * nodes), weight (z.n), most (jobs * block_queries);
-    Array<float> leaf_weight (jobs * block_queries * all_leaves);
+    Array<float> leaf_weight (jobs * block_queries * all_leaves), leaf_rank (leaf_weight.n);
     Array<int> leaf_node (jobs * all_leaves), leaf_count (leaf_node.n), leaf_read (leaf_node.n);
     Array<float> density (jobs * std::max (nodes, all_leaves));
     Array<unsigned long long> counters (std::vector<unsigned long long>{ 0, 0, 0 });
     LycheeCudaSearch params = { c.dim, c.heads, c.kv_heads, c.n_tokens, c.block_tokens,
       (float) scale, q_array.data, step.data, head_array.data, c.sinks, c.budget, c.beam, c.rest,
       max_nodes, max_leaves, selection.data, selected.data, z.data, weight.data, most.data,
-      count.data, opened.data, leaf_weight.data, leaf_node.data, leaf_count.data, leaf_read.data,
-      density.data, counters.data };
+      count.data, opened.data, leaf_weight.data, leaf_rank.data, leaf_node.data, leaf_count.data,
+      leaf_read.data, density.data, counters.data };
 
     CHECK (lychee_cuda_search (&params, nullptr) == 0);
     std::vector<LycheeCudaSelection> got = selection.get ();
@@ -450,7 +456,8 @@ test_sparse ()
         queries.push_back (
             &q[((size_t) (first_token + r / group) * c.heads + job / n_blocks * group + r % group) *
                 c.dim]);
-      Found f = search_reference (index, queries, scale, std::max (0, c.budget - certain), c.beam);
+      Found f = search_reference (
+          index, queries, scale, std::max (0, c.budget - certain), c.beam, c.rest);
       scored += f.scored;
       read += (unsigned long long) (certain + n_tokens + (int) f.rows.size ()) * n_tokens;
       if (f.scored > 0 && c.rest)
