@@ -104,13 +104,16 @@ lychee_text_get_separator (
  * @length: its bytes
  * @speaker: who says it
  *
- * Returns: whether @text begins with @speaker and a colon
+ * Returns: whether @text begins with @speaker and a colon, or with the mark of a speaker whose name
+ * is not known
  */
 gboolean
 lychee_text_names_speaker (const char *text, gsize length, const char *speaker)
 {
   gsize n = strlen (speaker);
 
+  if (strcmp (speaker, ">>") == 0)
+    return length >= n && memcmp (text, speaker, n) == 0;
   return n > 0 && length > n && memcmp (text, speaker, n) == 0 &&
          (text[n] == ':' || (length >= n + 3 && memcmp (text + n, "\uFF1A", 3) == 0));
 }

@@ -20,12 +20,12 @@
 #define DEFAULT_MAX_TOKENS 256
 /* Progress for a log rather than a terminal: seconds between two lines. */
 #define LOG_INTERVAL 5.0
-/* Blocks that filesrc reads at once: in a file of few, the place in it tells nothing. */
+/* Bytes that are read at once: in a file of few blocks, the place in it tells nothing. */
 #define BLOCK_SIZE 4096
 
 typedef struct {
   GMainLoop *loop;
-  GstElement *source;
+  GstElement *parse;
   guint64 file_size;
   int exit_status;
   gboolean interrupted;
@@ -88,7 +88,7 @@ show_progress (Run *run, const GstStructure *progress)
       "seconds", G_TYPE_DOUBLE, &seconds, NULL);
   g_string_printf (text, "reading: %u tokens, %.0f tokens/s", tokens, rate);
   if (run->file_size >= 4 * BLOCK_SIZE &&
-      gst_element_query_position (run->source, GST_FORMAT_BYTES, &place)) {
+      gst_element_query_position (run->parse, GST_FORMAT_BYTES, &place)) {
     g_string_append_printf (
         text, ", %d %% of the file", (int) (100 * CLAMP ((double) place / run->file_size, 0, 1)));
   }
@@ -273,79 +273,34 @@ quote_for_shell (const char *name, const char *value)
   return g_strdup_printf ("%s=%s", name, word);
 }
 
-/* How many of the bytes are no UTF-8, or control characters that no text has. */
-static size_t
-count_odd_bytes (const char *data, size_t size)
+/* Whether the file can be read, and holds text of some encoding: what is in it counts, not its
+ * name. Prints a message where not. */
+static gboolean
+check_file (const char *path)
 {
-  size_t odd = 0;
-
-  while (size > 0) {
-    const char *end;
-    size_t valid;
-
-    g_utf8_validate_len (data, size, &end);
-    valid = end - data;
-    for (size_t i = 0; i < valid; i++) {
-      odd += (guchar) data[i] < ' ' && strchr ("\t\n\v\f\r\033", data[i]) == NULL;
-    }
-    /* One that is cut off at the end of the block is not odd, one byte more or less does not
-     * matter. */
-    odd += valid < size;
-    data += MIN (valid + 1, size);
-    size -= MIN (valid + 1, size);
-  }
-  return odd;
-}
-
-/* The pipeline's first part for what is in the file: cues with times (SRT, WebVTT) or plain text;
- * what is in it counts, not its name. NULL, and a message printed, if it is neither. */
-static const char *
-choose_source (const char *path)
-{
-  char head[BLOCK_SIZE + 1], text[BLOCK_SIZE + 1];
-  size_t size, kept = 0;
-  gboolean utf16, failed;
+  char head[BLOCK_SIZE];
+  size_t size, odd = 0;
+  gboolean failed;
   FILE *file = g_fopen (path, "rb");
 
-  size = file != NULL ? fread (head, 1, sizeof head - 1, file) : 0;
+  size = file != NULL ? fread (head, 1, sizeof head, file) : 0;
   failed = file == NULL || ferror (file);
-  if (failed) {
+  if (failed)
     fprintf (stderr, "lychee-summarize: error: %s cannot be read: %s\n", path, g_strerror (errno));
-  }
-  if (file != NULL) {
+  if (file != NULL)
     fclose (file);
-  }
-  if (failed) {
-    return NULL;
-  }
-  /* UTF-16 has a NUL in each of these characters; subparse reads it by its byte order mark. */
-  utf16 = size >= 2 && (memcmp (head, "\xff\xfe", 2) == 0 || memcmp (head, "\xfe\xff", 2) == 0);
-  for (size_t i = 0; i < size; i++) {
-    if (head[i] != '\0') {
-      text[kept++] = head[i];
-    }
-  }
-  text[kept] = '\0';
-  if (g_str_has_prefix (text, "WEBVTT") || g_str_has_prefix (text, "\xef\xbb\xbfWEBVTT") ||
-      g_regex_match_simple (
-          "^\\s*[\\d:.,]+\\d\\s*-->\\s*\\d", text, G_REGEX_RAW | G_REGEX_MULTILINE, 0)) {
-    return "subparse subtitle-encoding=UTF-8";
-  }
-  if (utf16) {
+  if (failed)
+    return FALSE;
+  /* Control characters that no text has; UTF-16 has NUL. */
+  for (size_t i = 0; i < size; i++)
+    odd +=
+        head[i] != '\0' && (guchar) head[i] < ' ' && strchr ("\t\n\v\f\r\032\033", head[i]) == NULL;
+  if (odd > size / 50) {
     fprintf (stderr,
-        "lychee-summarize: error: %s is UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)\n",
-        path);
-    return NULL;
+        "lychee-summarize: error: %s does not look like a transcript: it is not text\n", path);
+    return FALSE;
   }
-  if (count_odd_bytes (head, size) > size / 10) {
-    fprintf (stderr,
-        "lychee-summarize: error: %s does not look like a transcript: it is neither SRT nor WebVTT "
-        "nor "
-        "UTF-8 text (iconv converts other encodings)\n",
-        path);
-    return NULL;
-  }
-  return "text/x-raw,format=utf8";
+  return TRUE;
 }
 
 /* fdsink writes from the beginning of a file that standard output was sent to, over what others
@@ -383,7 +338,6 @@ main (int argc, char **argv)
   };
   g_autoptr (GOptionContext) context = g_option_context_new (NULL);
   g_autoptr (GError) error = NULL;
-  const char *source;
   g_autofree char *location = NULL;
   g_autofree char *shell_location = NULL;
   g_autofree char *question = NULL;
@@ -397,8 +351,8 @@ main (int argc, char **argv)
   GStatBuf info;
   int output_flags;
 
-  g_option_context_set_summary (context,
-      "Reads a transcript (SRT, WebVTT or plain text) and writes what a language model answers.");
+  g_option_context_set_summary (context, "Reads a transcript (SRT, WebVTT, ASS, JSON, plain text) "
+                                         "and writes what a language model answers.");
   g_option_context_add_main_entries (context, options, NULL);
   g_option_context_add_group (context, gst_init_get_option_group ());
   if (!g_option_context_parse (context, &argc, &argv, &error)) {
@@ -433,8 +387,7 @@ main (int argc, char **argv)
     fprintf (stderr, "lychee-summarize: error: %s is empty\n", files[0]);
     return 1;
   }
-  source = choose_source (files[0]);
-  if (source == NULL) {
+  if (!check_file (files[0])) {
     return 1;
   }
   run.file_size = info.st_size;
@@ -444,17 +397,17 @@ main (int argc, char **argv)
   question = quote_for_gst (prompt);
   shell_question = quote_for_shell ("prompt", prompt);
   fprintf (stderr,
-      "gst-launch-1.0 -q filesrc %s ! %s \\\n"
+      "gst-launch-1.0 -q filesrc %s ! lycheetranscriptparse \\\n"
       "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
       "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
-      shell_location, source, shell_question, max_tokens);
+      shell_location, shell_question, max_tokens);
   if (only_print) {
     return 0;
   }
-  description = g_strdup_printf ("filesrc name=source location=%s ! %s"
+  description = g_strdup_printf ("filesrc location=%s ! lycheetranscriptparse name=parse"
                                  " ! lycheetokenizer ! lycheechunker ! lycheeindexer"
                                  " ! lycheedecoder prompt=%s max-tokens=%d ! fdsink name=sink",
-      location, source, question, max_tokens);
+      location, question, max_tokens);
 
   pipeline = gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   if (pipeline == NULL) {
@@ -468,7 +421,7 @@ main (int argc, char **argv)
 
   g_mutex_init (&run.lock);
   run.loop = g_main_loop_new (NULL, FALSE);
-  run.source = gst_bin_get_by_name (GST_BIN (pipeline), "source");
+  run.parse = gst_bin_get_by_name (GST_BIN (pipeline), "parse");
   sink = gst_bin_get_by_name (GST_BIN (pipeline), "sink");
   pad = gst_element_get_static_pad (sink, "sink");
   gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_BUFFER, on_answer, &run, NULL);
@@ -515,7 +468,7 @@ main (int argc, char **argv)
     fcntl (STDOUT_FILENO, F_SETFL, output_flags);
   }
   g_clear_pointer (&run.answer, gst_structure_free);
-  gst_clear_object (&run.source);
+  gst_clear_object (&run.parse);
   g_main_loop_unref (run.loop);
   g_mutex_clear (&run.lock);
   return run.exit_status;

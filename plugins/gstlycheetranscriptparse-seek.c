@@ -7,6 +7,9 @@ GST_DEBUG_CATEGORY_EXTERN (lychee_transcript_parse_debug);
 /* Pulling, seeking, and what is asked from downstream. A transcript is small: to seek, it is read
  * from the beginning, so that hygiene and speakers are as they would be without. */
 
+/* So little is read at once that the place in the file tells how far downstream is. */
+#define READ_SIZE 4096
+
 /* Reads @buffer's bytes as the survey's next. */
 static gboolean
 survey_buffer (LycheeTranscriptSurvey *survey, GstBuffer *buffer)
@@ -90,7 +93,7 @@ loop (gpointer user_data)
     ret = survey (self);
   if (ret == GST_FLOW_OK) {
     gst_lychee_transcript_parse_send_events (self);
-    ret = gst_pad_pull_range (self->sinkpad, self->offset, LYCHEE_TRANSCRIPT_BLOCK_SIZE, &buffer);
+    ret = gst_pad_pull_range (self->sinkpad, self->offset, READ_SIZE, &buffer);
     if (ret == GST_FLOW_OK) {
       self->offset += gst_buffer_get_size (buffer);
       ret = gst_lychee_transcript_parse_bytes (self, buffer);
@@ -296,6 +299,7 @@ gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery 
 {
   GstLycheeTranscriptParse *self = GST_LYCHEE_TRANSCRIPT_PARSE (parent);
   GstClockTime position, end_time;
+  guint64 n_bytes;
   GstFormat format;
 
   if (self->upstream_timed)
@@ -304,11 +308,16 @@ gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery 
   GST_OBJECT_LOCK (self);
   position = self->position;
   end_time = self->end_time;
+  n_bytes = self->n_bytes;
   GST_OBJECT_UNLOCK (self);
 
   switch (GST_QUERY_TYPE (query)) {
   case GST_QUERY_POSITION:
     gst_query_parse_position (query, &format, NULL);
+    if (format == GST_FORMAT_BYTES) {
+      gst_query_set_position (query, format, n_bytes);
+      return TRUE;
+    }
     if (format != GST_FORMAT_TIME)
       break;
     if (position == GST_CLOCK_TIME_NONE)
