@@ -4,9 +4,10 @@
 #include <string.h>
 
 /* The formats are facts about how models were trained; their sources are the chat templates that
- * the models' makers publish: SmolLM2, Qwen and others (chatml), Llama 2 chat, Llama 3 instruct,
- * Gemma 2 and 3, Mistral instruct (v1, v3, v7, each with a SentencePiece or a "tekken" vocabulary).
- * tests/test-chat-template.c has what those render. */
+ * the models' makers publish: SmolLM2, Qwen 2 and others (chatml), Qwen 3 (chatml with thoughts),
+ * Phi 3, Phi 4, Granite 3, Llama 2 chat, Llama 3 instruct, Gemma 2 and 3, Mistral instruct (v1, v3,
+ * v7, each with a SentencePiece or a "tekken" vocabulary). tests/test-chat-template.c has what
+ * those render. */
 
 G_DEFINE_ENUM_TYPE (LycheeChatFormat, lychee_chat_format,
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_UNKNOWN, "unknown"),
@@ -15,14 +16,17 @@ G_DEFINE_ENUM_TYPE (LycheeChatFormat, lychee_chat_format,
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA2, "llama2"),
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA3, "llama3"),
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GEMMA, "gemma"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_MISTRAL, "mistral"))
+    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_MISTRAL, "mistral"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_QWEN3, "qwen3"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI3, "phi3"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI4, "phi4"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GRANITE, "granite"))
 
 /**
  * lychee_chat_format_detect:
  * @template_source: (nullable): Jinja source, as in a GGUF's `tokenizer.chat_template`
  *
- * Tells the format by the control tokens that the template writes. Those that only look alike
- * (`<|im_sep|>` after chatml's start) are not taken for it.
+ * Tells the format by the control tokens that the template writes.
  *
  * Returns: the format, or %LYCHEE_CHAT_FORMAT_UNKNOWN
  */
@@ -33,10 +37,19 @@ lychee_chat_format_detect (const char *template_source)
 
   if (s == NULL)
     return LYCHEE_CHAT_FORMAT_UNKNOWN;
-  if (strstr (s, "<|im_start|>") != NULL)
-    return strstr (s, "<|im_sep|>") == NULL && strstr (s, "<|im_end|>") != NULL
-               ? LYCHEE_CHAT_FORMAT_CHATML
-               : LYCHEE_CHAT_FORMAT_UNKNOWN;
+  if (strstr (s, "<|im_start|>") != NULL) {
+    if (strstr (s, "<|im_end|>") == NULL)
+      return LYCHEE_CHAT_FORMAT_UNKNOWN;
+    if (strstr (s, "<|im_sep|>") != NULL)
+      return LYCHEE_CHAT_FORMAT_PHI4;
+    return strstr (s, "enable_thinking") != NULL && strstr (s, "</think>") != NULL
+               ? LYCHEE_CHAT_FORMAT_QWEN3
+               : LYCHEE_CHAT_FORMAT_CHATML;
+  }
+  if (strstr (s, "<|start_of_role|>") != NULL && strstr (s, "<|end_of_role|>") != NULL)
+    return LYCHEE_CHAT_FORMAT_GRANITE;
+  if (strstr (s, "<|assistant|>") != NULL && strstr (s, "<|end|>") != NULL)
+    return LYCHEE_CHAT_FORMAT_PHI3;
   if (strstr (s, "<|start_header_id|>") != NULL && strstr (s, "<|eot_id|>") != NULL)
     return LYCHEE_CHAT_FORMAT_LLAMA3;
   if (strstr (s, "<start_of_turn>") != NULL && strstr (s, "<end_of_turn>") != NULL)
@@ -137,6 +150,58 @@ add_control (Builder *builder, const char *piece)
   g_array_append_val (builder->ids, id);
 }
 
+/* Formats whose turns are all of one kind. */
+typedef struct {
+  LycheeChatFormat format;
+  const char *open;    /* before the role; NULL: the role is a control token, <|role|> */
+  const char *sep;     /* a control token behind the role, or NULL */
+  const char *newline; /* plain text behind the role */
+  const char *end;
+  const char *between; /* plain text behind the end */
+} Turns;
+
+static const Turns turns[] = {
+  { LYCHEE_CHAT_FORMAT_CHATML, "<|im_start|>", NULL, "\n", "<|im_end|>", "\n" },
+  { LYCHEE_CHAT_FORMAT_QWEN3, "<|im_start|>", NULL, "\n", "<|im_end|>", "\n" },
+  /* Its tokenizer drops the newline that the template has behind each control token. */
+  { LYCHEE_CHAT_FORMAT_PHI3, NULL, NULL, "", "<|end|>", "" },
+  { LYCHEE_CHAT_FORMAT_PHI4, "<|im_start|>", "<|im_sep|>", "", "<|im_end|>", "" },
+  { LYCHEE_CHAT_FORMAT_GRANITE, "<|start_of_role|>", "<|end_of_role|>", "", "<|end_of_text|>",
+      "\n" },
+};
+
+static const Turns *
+get_turns (LycheeChatFormat format)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (turns); i++)
+    if (turns[i].format == format)
+      return &turns[i];
+  return NULL;
+}
+
+static void
+begin_turn (Builder *builder, const Turns *t, const char *role)
+{
+  if (t->open) {
+    add_control (builder, t->open);
+    add_plain (builder, role);
+  } else {
+    g_autofree char *control = g_strdup_printf ("<|%s|>", role);
+
+    add_control (builder, control);
+  }
+  if (t->sep)
+    add_control (builder, t->sep);
+  add_plain (builder, t->newline);
+}
+
+static void
+end_turn (Builder *builder, const Turns *t)
+{
+  add_control (builder, t->end);
+  add_plain (builder, t->between);
+}
+
 /* Adds @text without the white space at its ends, where the format's templates trim it. */
 static void
 add_trimmed (Builder *builder, const char *text, gboolean start, gboolean end)
@@ -189,7 +254,7 @@ lychee_chat_format_append_prefix (LycheeChatFormat format, LycheeTokenizer *toke
   Builder b;
   gint32 bos;
 
-  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_MISTRAL);
+  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_GRANITE);
   g_return_if_fail (tokenizer != NULL && ids != NULL);
 
   bos = lychee_tokenizer_get_bos (tokenizer);
@@ -201,15 +266,16 @@ lychee_chat_format_append_prefix (LycheeChatFormat format, LycheeTokenizer *toke
   builder_init (&b, tokenizer, ids);
   switch (format) {
   case LYCHEE_CHAT_FORMAT_CHATML:
+  case LYCHEE_CHAT_FORMAT_QWEN3:
+  case LYCHEE_CHAT_FORMAT_PHI3:
+  case LYCHEE_CHAT_FORMAT_PHI4:
+  case LYCHEE_CHAT_FORMAT_GRANITE:
     if (system != NULL) {
-      add_control (&b, "<|im_start|>");
-      add_plain (&b, "system\n");
+      begin_turn (&b, get_turns (format), "system");
       add_plain (&b, system);
-      add_control (&b, "<|im_end|>");
-      add_plain (&b, "\n");
+      end_turn (&b, get_turns (format));
     }
-    add_control (&b, "<|im_start|>");
-    add_plain (&b, "user\n");
+    begin_turn (&b, get_turns (format), "user");
     add_plain (&b, lead);
     break;
   case LYCHEE_CHAT_FORMAT_LLAMA2:
@@ -293,18 +359,26 @@ lychee_chat_format_append_suffix (
 {
   Builder b;
 
-  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_MISTRAL);
+  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_GRANITE);
   g_return_if_fail (tokenizer != NULL && question != NULL && ids != NULL);
 
   builder_init (&b, tokenizer, ids);
   add_plain (&b, "\n\n");
   switch (format) {
   case LYCHEE_CHAT_FORMAT_CHATML:
+  case LYCHEE_CHAT_FORMAT_QWEN3:
+  case LYCHEE_CHAT_FORMAT_PHI3:
+  case LYCHEE_CHAT_FORMAT_PHI4:
+  case LYCHEE_CHAT_FORMAT_GRANITE:
     add_plain (&b, question);
-    add_control (&b, "<|im_end|>");
-    add_plain (&b, "\n");
-    add_control (&b, "<|im_start|>");
-    add_plain (&b, "assistant\n");
+    end_turn (&b, get_turns (format));
+    begin_turn (&b, get_turns (format), "assistant");
+    if (format == LYCHEE_CHAT_FORMAT_QWEN3) { /* as with enable_thinking=false */
+      add_control (&b, "<think>");
+      add_plain (&b, "\n\n");
+      add_control (&b, "</think>");
+      add_plain (&b, "\n\n");
+    }
     break;
   case LYCHEE_CHAT_FORMAT_LLAMA2:
     add_trimmed (&b, question, FALSE, TRUE);

@@ -14,6 +14,10 @@ G_BEGIN_DECLS
  * @LYCHEE_CHAT_FORMAT_LLAMA3: <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
  * @LYCHEE_CHAT_FORMAT_GEMMA: <start_of_turn>role ... <end_of_turn>
  * @LYCHEE_CHAT_FORMAT_MISTRAL: [INST] ... [/INST]
+ * @LYCHEE_CHAT_FORMAT_QWEN3: chatml, where the model is told not to think aloud
+ * @LYCHEE_CHAT_FORMAT_PHI3: <|role|> ... <|end|>
+ * @LYCHEE_CHAT_FORMAT_PHI4: <|im_start|>role<|im_sep|> ... <|im_end|>
+ * @LYCHEE_CHAT_FORMAT_GRANITE: <|start_of_role|>role<|end_of_role|> ... <|end_of_text|>
  */
 typedef enum {
   LYCHEE_CHAT_FORMAT_UNKNOWN,
@@ -23,6 +27,10 @@ typedef enum {
   LYCHEE_CHAT_FORMAT_LLAMA3,
   LYCHEE_CHAT_FORMAT_GEMMA,
   LYCHEE_CHAT_FORMAT_MISTRAL,
+  LYCHEE_CHAT_FORMAT_QWEN3,
+  LYCHEE_CHAT_FORMAT_PHI3,
+  LYCHEE_CHAT_FORMAT_PHI4,
+  LYCHEE_CHAT_FORMAT_GRANITE,
 } LycheeChatFormat;
 
 #define LYCHEE_TYPE_CHAT_FORMAT (lychee_chat_format_get_type ())

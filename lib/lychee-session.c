@@ -608,7 +608,8 @@ lychee_session_check_ready (LycheeSession *s, GError **error)
   if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
     return open_backend (s, error) && check_memory (s, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
-      "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral or plain",
+      "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral, qwen3, phi3, "
+      "phi4, granite or plain",
       lychee_model_get_path (s->model),
       lychee_model_get_chat_template (s->model) ? "a chat template that is not known"
                                                 : "no chat template");

@@ -76,6 +76,14 @@ static const char *const mistral_v7[] = { "<s>", "</s>", "[INST]", "[/INST]", "[
   "[/SYSTEM_PROMPT]", "\u2581", NULL };
 static const char *const mistral_v7_tekken[] = { "<s>", "</s>", "[INST]", "[/INST]",
   "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", NULL };
+static const char *const qwen3[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>",
+  "</think>", NULL };
+static const char *const phi3[] = { "<s>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>",
+  "\u2581", NULL };
+static const char *const phi4[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_sep|>",
+  NULL };
+static const char *const granite[] = { "<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>",
+  NULL };
 static const char *const bytes[] = { "<s>", NULL };
 
 typedef struct {
@@ -103,6 +111,20 @@ static const RenderCase render_cases[] = {
       "<|im_end|>\n<|im_start|>assistant\n" },
   { "chatml/no-system", LYCHEE_CHAT_FORMAT_CHATML, qwen2, FALSE, NULL,
       "<|im_start|>user\nTranscript:\nTALK\n\nWho spoke? <|im_end|>\n<|im_start|>assistant\n" },
+  { "qwen3/system", LYCHEE_CHAT_FORMAT_QWEN3, qwen3, FALSE, S,
+      "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nTranscript:\nTALK\n\nWho "
+      "spoke? <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" },
+  /* Newlines behind control tokens are the template's, and its tokenizer (rstrip) takes them away.
+   */
+  { "phi3/system", LYCHEE_CHAT_FORMAT_PHI3, phi3, FALSE, S,
+      "<|system|> Be brief. <|end|><|user|>Transcript:\nTALK\n\nWho spoke? <|end|><|assistant|>" },
+  { "phi4/system", LYCHEE_CHAT_FORMAT_PHI4, phi4, FALSE, S,
+      "<|im_start|>system<|im_sep|> Be brief. <|im_end|><|im_start|>user<|im_sep|>Transcript:\nTALK"
+      "\n\nWho spoke? <|im_end|><|im_start|>assistant<|im_sep|>" },
+  { "granite/system", LYCHEE_CHAT_FORMAT_GRANITE, granite, FALSE, S,
+      "<|start_of_role|>system<|end_of_role|> Be brief. <|end_of_text|>\n<|start_of_role|>user"
+      "<|end_of_role|>Transcript:\nTALK\n\nWho spoke? <|end_of_text|>\n<|start_of_role|>assistant"
+      "<|end_of_role|>" },
   { "llama2/system", LYCHEE_CHAT_FORMAT_LLAMA2, llama2, TRUE, S,
       "<s>[INST] <<SYS>>\n Be brief. \n<</SYS>>\n\nTranscript:\nTALK\n\nWho spoke? [/INST]" },
   { "llama2/no-system", LYCHEE_CHAT_FORMAT_LLAMA2, llama2, TRUE, NULL,
@@ -347,7 +369,16 @@ static const DetectCase detect_cases[] = {
       "}}",
       LYCHEE_CHAT_FORMAT_CHATML },
   { "phi4", "{{ '<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
+      LYCHEE_CHAT_FORMAT_PHI4 },
+  { "qwen3",
+      "{{- '<|im_start|>' + role + text + '<|im_end|>' }}{%- if enable_thinking is defined and "
+      "enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{% endif %}",
+      LYCHEE_CHAT_FORMAT_QWEN3 },
+  { "chatml-that-does-not-think",
+      "{{- '<|im_start|>' + role + text.split('</think>')[-1] + '<|im_end|>' }}",
+      LYCHEE_CHAT_FORMAT_CHATML },
+  { "phi4-mini", "{{ '<|' + message['role'] + '|>' + text + '<|end|>' }}{{ '<|assistant|>' }}",
+      LYCHEE_CHAT_FORMAT_PHI3 },
   { "kimi", "{{ '<|im_user|>user<|im_middle|>' + content + '<|im_end|>' }}",
       LYCHEE_CHAT_FORMAT_UNKNOWN },
   { "llama2",
@@ -374,9 +405,8 @@ static const DetectCase detect_cases[] = {
   { "command-r", "{{ '<|START_OF_TURN_TOKEN|><|USER_TOKEN|>' + text + '<|END_OF_TURN_TOKEN|>' }}",
       LYCHEE_CHAT_FORMAT_UNKNOWN },
   { "granite", "{{ '<|start_of_role|>user<|end_of_role|>' + text + '<|end_of_text|>\\n' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
-  { "phi3", "{{ '<|user|>\\n' + text + '<|end|>\\n<|assistant|>\\n' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
+      LYCHEE_CHAT_FORMAT_GRANITE },
+  { "phi3", "{{ '<|user|>\\n' + text + '<|end|>\\n<|assistant|>\\n' }}", LYCHEE_CHAT_FORMAT_PHI3 },
   { "vicuna", "{{ 'USER: ' + text + ' ASSISTANT:' }}", LYCHEE_CHAT_FORMAT_UNKNOWN },
 };
 
@@ -393,7 +423,7 @@ static void
 test_strings (void)
 {
   static const char *const nicks[] = { "unknown", "plain", "chatml", "llama2", "llama3", "gemma",
-    "mistral" };
+    "mistral", "qwen3", "phi3", "phi4", "granite" };
 
   for (guint i = 0; i < G_N_ELEMENTS (nicks); i++) {
     g_assert_cmpstr (lychee_chat_format_to_string ((LycheeChatFormat) i), ==, nicks[i]);
