@@ -64,7 +64,7 @@ lychee_sorter_mean (LycheeSorter *sorter, guint at, guint n, gboolean values, fl
     row = sorter->key_spare;
   }
   memset (mean, 0, sorter->head_dim * sizeof *mean);
-  sorter->kernels->sum_rows (row, n, sorter->head_dim, mean);
+  sorter->kernels->sum_rows (row, n, sorter->head_dim, mean, NULL);
   for (guint d = 0; d < sorter->head_dim; d++)
     mean[d] /= n;
 }
@@ -147,7 +147,7 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
 
   g_return_val_if_fail (n > 1, n);
   memset (total, 0, dim * sizeof *total);
-  sorter->kernels->sum_rows (sorter->key + at, n, dim, total);
+  sorter->kernels->sum_rows (sorter->key + at, n, dim, total, NULL);
   for (guint d = 0; d < dim; d++)
     line[d] = total[d] / n;
   /* Seeds: the row farthest from the mean, and the row farthest from that one. */
@@ -173,7 +173,7 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
     if (n_right == 0 || n_right == n || !changes)
       break;
     memset (sum, 0, dim * sizeof *sum);
-    sorter->kernels->sum_rows (right, n_right, dim, sum);
+    sorter->kernels->sum_rows (right, n_right, dim, sum, NULL);
     for (guint d = 0; d < dim; d++) {
       b[d] = sum[d] / n_right;
       a[d] = (total[d] - sum[d]) / (n - n_right);

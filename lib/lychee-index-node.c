@@ -22,6 +22,13 @@ lychee_code_encode (const float *x, guint n, gint8 *code, float *scale)
     code[i] = (gint8) lychee_round (x[i] * factor);
 }
 
+guint8
+lychee_spread_encode (float spread)
+{
+  return spread <= lychee_spreads[1] ? spread > 0 && spread > lychee_spreads[1] / 2
+                                     : (guint8) MIN (lychee_round (120 + 8 * log2f (spread)), 255);
+}
+
 void
 lychee_code_decode (const gint8 *code, float scale, guint n, float *x)
 {
@@ -45,7 +52,7 @@ lychee_code_unpack (const guint8 *code, guint n, guint head_dim, gint8 *to)
 gsize
 lychee_node_get_size (guint head_dim, guint n_rows, guint n_leaves, guint id_bytes)
 {
-  gsize size = n_leaves * (3 + head_dim / 2) + (gsize) n_rows * id_bytes;
+  gsize size = n_leaves * (4 + head_dim / 2) + (gsize) n_rows * id_bytes;
 
   return sizeof (LycheeNode) + MAX (size, LYCHEE_NODE_LEAST);
 }
@@ -77,15 +84,21 @@ lychee_node_get_counts (const LycheeNode *node)
 }
 
 const guint8 *
-lychee_node_get_codes (const LycheeNode *node)
+lychee_node_get_spreads (const LycheeNode *node)
 {
   return node->data + 3 * node->n_leaves;
 }
 
 const guint8 *
+lychee_node_get_codes (const LycheeNode *node)
+{
+  return node->data + 4 * node->n_leaves;
+}
+
+const guint8 *
 lychee_node_get_ids (const LycheeNode *node, guint head_dim)
 {
-  return node->data + node->n_leaves * (3 + head_dim / 2);
+  return node->data + node->n_leaves * (4 + head_dim / 2);
 }
 
 LycheeOpenNode *
@@ -99,6 +112,7 @@ lychee_open_node_new (guint head_dim, guint leaf_capacity, guint max_rows)
   open->id = g_new (guint32, (gsize) max_rows * open->stride);
   open->count = g_new (guint, max_rows);
   open->touched = g_new (guint8, max_rows);
+  open->spread = g_new (guint8, max_rows);
   open->mean = g_new (float, (gsize) max_rows *head_dim);
   open->code = g_new (guint8, (gsize) max_rows * head_dim / 2);
   open->scale = g_new (guint16, max_rows);
@@ -111,6 +125,7 @@ lychee_open_node_free (LycheeOpenNode *open)
   g_free (open->id);
   g_free (open->count);
   g_free (open->touched);
+  g_free (open->spread);
   g_free (open->mean);
   g_free (open->code);
   g_free (open->scale);
@@ -130,6 +145,7 @@ lychee_open_node_read (LycheeOpenNode *open, const LycheeIndex *index, const Lyc
   open->built = node->built;
   open->limit = node->limit;
   memcpy (open->scale, lychee_node_get_scales (node), n * sizeof *open->scale);
+  memcpy (open->spread, lychee_node_get_spreads (node), n);
   memcpy (open->code, lychee_node_get_codes (node), (gsize) n * half);
   memset (open->touched, 0, n);
   for (guint leaf = 0, row = 0; leaf < n; leaf++) {
@@ -194,6 +210,8 @@ lychee_open_node_pack (const LycheeOpenNode *open, const LycheeIndex *index)
   p += n * sizeof *open->scale;
   for (guint leaf = 0; leaf < n; leaf++)
     *p++ = (guint8) open->count[leaf];
+  memcpy (p, open->spread, n);
+  p += n;
   memcpy (p, open->code, (gsize) n * open->head_dim / 2);
   p += (gsize) n * open->head_dim / 2;
   for (guint leaf = 0; leaf < n; leaf++)

@@ -7,11 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* By default nodes are opened until they hold so many rows, of which there is not much to gain
- * beyond: for small budgets that is more, and costs little. */
-#define OPEN_ROWS 1024
-#define OPEN_BEAM 4
-
 /* Memory that grows to what searches need and is used again. */
 typedef struct {
   gpointer data;
@@ -45,15 +40,16 @@ typedef struct {
   Buffer weight; /* float, exp of the logit less the query's most; in the end of what is unread */
   Buffer runs;   /* Run, those that are opened */
   /* The leaves of these: */
-  Buffer leaf_run;   /* guint32 */
-  Buffer leaf_code;  /* const guint8 *, 4 bits */
-  Buffer leaf_ids;   /* const guint8 * */
-  Buffer leaf_half;  /* guint16, scales */
-  Buffer leaf_scale; /* float */
-  Buffer leaf_count; /* float, rows */
-  Buffer leaf_left;  /* float, the part of them that is not read */
-  Buffer leaf_z;     /* float [n_queries][leaf_stride] */
-  Buffer leaf_weight;
+  Buffer leaf_run;               /* guint32 */
+  Buffer leaf_code;              /* const guint8 *, 4 bits */
+  Buffer leaf_ids;               /* const guint8 * */
+  Buffer leaf_half;              /* guint16, scales */
+  Buffer leaf_scale;             /* float */
+  Buffer leaf_count;             /* float, rows */
+  Buffer leaf_spread;            /* float */
+  Buffer leaf_left;              /* float, the part of them that is not read */
+  Buffer leaf_z;                 /* float [n_queries][leaf_stride] */
+  Buffer leaf_weight, leaf_rank; /* the same */
   /* Of each query: */
   Buffer most, leaf_most; /* float */
   Buffer unread;          /* float, the sum of its weights in the end */
@@ -103,9 +99,11 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (scratch->leaf_half.data);
   g_free (scratch->leaf_scale.data);
   g_free (scratch->leaf_count.data);
+  g_free (scratch->leaf_spread.data);
   g_free (scratch->leaf_left.data);
   g_free (scratch->leaf_z.data);
   g_free (scratch->leaf_weight.data);
+  g_free (scratch->leaf_rank.data);
   g_free (scratch->most.data);
   g_free (scratch->leaf_most.data);
   g_free (scratch->unread.data);
@@ -200,15 +198,37 @@ find_nodes (Scratch *scratch, guint dim, guint n)
   scratch->n_opened = n;
 }
 
+/* The leaves' densities: of what they would weigh LYCHEE_LEAF_SPREADS nearer to each query. */
+static void
+rank_leaves (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *queries)
+{
+  guint n = scratch->n_leaves, stride = scratch->leaf_stride, n_queries = queries->n_queries;
+  float *rank = need (&scratch->leaf_rank, (gsize) stride * n_queries, sizeof *rank);
+  const float *spread = scratch->leaf_spread.data, *z = scratch->leaf_z.data;
+
+  for (guint h = 0; h < n_queries; h++) {
+    const float *q = queries->q + (gsize) h * queries->head_dim;
+    float times =
+        LYCHEE_LEAF_SPREADS * queries->scale * sqrtf (lychee_square (q, queries->head_dim));
+
+    for (guint leaf = 0; leaf < n; leaf++)
+      rank[(gsize) h * stride + leaf] = z[(gsize) h * stride + leaf] + times * spread[leaf];
+  }
+  /* In @unread nobody is interested yet. */
+  index->kernels->weigh_nodes (n_queries, rank, stride, scratch->leaf_count.data, n, rank,
+      need (&scratch->unread, n_queries, sizeof *rank), need (&scratch->density, n, sizeof *rank));
+}
+
 /* Scores the leaves of the @n coarse nodes that were chosen. */
 static void
-open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *queries, guint n)
+open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *queries, guint n,
+    gboolean rest)
 {
   guint dim = queries->head_dim, half = dim / 2, n_queries = queries->n_queries, n_leaves = 0;
   guint stride, size, at = 0;
   const float *z = scratch->z.data;
   const guint8 **code, **ids;
-  float *leaf_z, *count, *left, *scale;
+  float *leaf_z, *count, *spread, *left, *scale;
   guint32 *run;
   guint16 *half_scale;
   const Run *runs;
@@ -226,11 +246,13 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
   half_scale = need (&scratch->leaf_half, size, sizeof *half_scale);
   scale = need (&scratch->leaf_scale, size, sizeof *scale);
   count = need (&scratch->leaf_count, size, sizeof *count);
+  spread = need (&scratch->leaf_spread, size, sizeof *spread);
   left = need (&scratch->leaf_left, size, sizeof *left);
   leaf_z = need (&scratch->leaf_z, (gsize) stride * n_queries, sizeof *leaf_z);
   for (guint i = 0; i < n; i++) {
     const LycheeNode *node = runs[i].node;
     const guint8 *counts = lychee_node_get_counts (node), *node_ids;
+    const guint8 *spreads = lychee_node_get_spreads (node);
     const guint8 *node_code = lychee_node_get_codes (node);
     float log_count[STEP];
 
@@ -245,6 +267,7 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
         code[to + j] = node_code;
         ids[to + j] = node_ids;
         count[to + j] = counts[j];
+        spread[to + j] = lychee_spreads[spreads[leaf + j]];
         left[to + j] = 1;
         log_count[j] = lychee_log_counts[counts[j]];
         node_code += half;
@@ -268,6 +291,9 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
       need (&scratch->leaf_weight, (gsize) stride * n_queries, sizeof *leaf_z),
       need (&scratch->leaf_most, n_queries, sizeof *leaf_z),
       need (&scratch->density, n_leaves, sizeof *leaf_z));
+  /* If what is not read is lost, the weights themselves are the better order. */
+  if (rest)
+    rank_leaves (index, scratch, queries);
 }
 
 static guint
@@ -441,7 +467,7 @@ lychee_tree_search (
   LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale,
     query->q };
   double open = query->beam > 0 ? (double) query->beam * query->budget
-                                : OPEN_ROWS + (double) OPEN_BEAM * query->budget;
+                                : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * query->budget;
 
   selection->n_rows = selection->n_rest = 0;
   selection->nodes_scored = selection->rows_estimated = 0;
@@ -464,7 +490,7 @@ lychee_tree_search (
   if (query->budget > 0) {
     n_chosen = choose (
         index, scratch, &scratch->count, scratch->n_coarse, (guint) ceil (MIN (open, total)));
-    open_nodes (index, scratch, &queries, n_chosen);
+    open_nodes (index, scratch, &queries, n_chosen, query->rest);
     n_chosen = choose (index, scratch, &scratch->leaf_count, scratch->n_leaves, query->budget);
     selection->n_rows = read_leaves (scratch, n_chosen, query->budget);
   }

@@ -63,13 +63,16 @@ leaf_mean (Writer *writer, guint leaf)
   float *mean = open->mean + (gsize) leaf * open->head_dim;
   const guint32 *id = open->id + (gsize) leaf * open->stride;
   guint n = open->count[leaf];
+  float squares;
 
   for (guint i = 0; i < n; i++)
     writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
   memset (mean, 0, open->head_dim * sizeof *mean);
-  writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean);
+  writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
   for (guint d = 0; d < open->head_dim; d++)
     mean[d] /= n;
+  squares = squares / n - lychee_square (mean, open->head_dim);
+  open->spread[leaf] = lychee_spread_encode (squares > 0 ? sqrtf (squares / open->head_dim) : 0);
 }
 
 /* Makes leaves of the sorter's rows at .. at + n - 1, added to the open node. */
@@ -119,7 +122,7 @@ refresh_open (Writer *writer, LycheeSummary *summary)
       row[n++] = lychee_rows_key (writer->rows, dim, open->id[(gsize) leaf * open->stride + i]) +
                  writer->rows->value_offset;
   memset (writer->mean, 0, dim * sizeof *writer->mean);
-  index->kernels->sum_rows (row, n, dim, writer->mean);
+  index->kernels->sum_rows (row, n, dim, writer->mean, NULL);
   for (guint d = 0; d < dim; d++)
     writer->mean[d] /= n;
   lychee_code_encode (writer->mean, dim, summary->value_code, &summary->value_scale);

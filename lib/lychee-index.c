@@ -9,16 +9,18 @@
 G_DEFINE_QUARK (lychee-index-error-quark, lychee_index_error)
 /* clang-format on */
 
-float lychee_log_counts[256];
+float lychee_log_counts[256], lychee_spreads[256];
 
 static void
-fill_log_counts (void)
+fill_tables (void)
 {
   static gsize filled;
 
   if (g_once_init_enter (&filled)) {
-    for (guint i = 0; i < G_N_ELEMENTS (lychee_log_counts); i++)
+    for (guint i = 0; i < G_N_ELEMENTS (lychee_log_counts); i++) {
       lychee_log_counts[i] = logf ((float) i);
+      lychee_spreads[i] = i == 0 ? 0 : exp2f (((float) i - 120) / 8);
+    }
     g_once_init_leave (&filled, 1);
   }
 }
@@ -33,7 +35,7 @@ lychee_index_new (const LycheeIndexParams *params)
   g_return_val_if_fail (params->leaf_capacity <= 255, NULL);
   g_return_val_if_fail (params->coarse_capacity <= 16384, NULL);
 
-  fill_log_counts ();
+  fill_tables ();
   index = g_new0 (LycheeIndex, 1);
   index->params = *params;
   /* Measured: the index stays under 2.7 % of the cache at head size 64, and under 1.5 % at 128,
@@ -117,6 +119,7 @@ lychee_index_append (
   if (index->begin == index->end)
     index->begin = first;
   index->end = first + n;
+  index->version++;
   return TRUE;
 }
 
@@ -130,6 +133,7 @@ cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
     lychee_tree_cut (index, rows, begin, end);
   index->begin = begin;
   index->end = end;
+  index->version++;
   if (index->end <= index->begin) {
     index->begin = index->end = 0;
     index->n_made = 0; /* what comes makes the same index as in a new one */

@@ -73,7 +73,7 @@ typedef struct {
   const float *q;  /* [n_queries][head_dim] */
   guint budget;    /* rows to read, exactly or fewer */
   float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0: until they
-                      hold 1,024 + 4 x budget */
+                      hold 3,072 + 2 x budget */
   gboolean rest;   /* estimate what is not read */
   gboolean logits; /* keep the rest for lychee_index_attend_rest () instead of expanding it: less
                       work, and closer, since each query has its own logits */

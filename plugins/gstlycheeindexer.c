@@ -192,13 +192,13 @@ gst_lychee_indexer_init (GstLycheeIndexer *self)
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_indexer_chain);
-  gst_pad_set_event_function (self->sinkpad, gst_lychee_indexer_sink_event);
   gst_pad_set_query_function (self->sinkpad, gst_lychee_indexer_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_indexer_query);
   gst_pad_use_fixed_caps (self->srcpad);
+  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_indexer_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 

@@ -55,6 +55,24 @@ true_mean (Store *store, const guint32 *row, guint n, gboolean value, double *me
   }
 }
 
+/* The leaf's spread is within a step of the true one, but for the rounding of large keys. */
+static void
+check_spread (
+    Store *store, const guint32 *row, guint n, const double *mean, double most, guint8 spread)
+{
+  g_autofree float *x = g_new (float, store->dim);
+  double squares = 0, got = lychee_spreads[spread], rounding = most * 2e-3 + 2e-5;
+
+  for (guint i = 0; i < n; i++) {
+    store_read (store, row[i], FALSE, x);
+    for (guint d = 0; d < store->dim; d++)
+      squares += (x[d] - mean[d]) * (x[d] - mean[d]);
+  }
+  squares = sqrt (squares / n / store->dim);
+  g_assert_cmpfloat (got, >=, squares * 0.95 - rounding);
+  g_assert_cmpfloat (got, <=, squares * 1.05 + rounding);
+}
+
 /* The decoded mean is within half a step of the true one, but for float's own rounding. */
 static void
 check_mean (const double *mean, const float *decoded, guint dim, double step, double most)
@@ -69,6 +87,7 @@ walk_node (Walk *walk, const LycheeBranch *branch, guint i)
   const LycheeNode *node = branch->child[i];
   guint dim = walk->store->dim, at = 0;
   const guint8 *ids = lychee_node_get_ids (node, dim), *count = lychee_node_get_counts (node);
+  const guint8 *spread = lychee_node_get_spreads (node);
   g_autofree guint32 *row = g_new (guint32, node->n_rows);
   g_autofree double *mean = g_new (double, dim);
   g_autofree float *base = g_new (float, dim), *decoded = g_new (float, dim);
@@ -102,6 +121,7 @@ walk_node (Walk *walk, const LycheeBranch *branch, guint i)
     for (guint d = 0; d < dim; d++)
       decoded[d] = base[d] + scale[leaf] * code[leaf * dim + d];
     check_mean (mean, decoded, dim, scale[leaf], most);
+    check_spread (walk->store, row + at, count[leaf], mean, most, spread[leaf]);
     at += count[leaf];
   }
   g_assert_cmpuint (at, ==, node->n_rows);
@@ -317,8 +337,8 @@ fill_queries (Store *store, guint n, float size, float *q)
 /* A leaf or coarse node as the twin sees it. */
 typedef struct {
   guint node, n, first, unread;
-  double density;
-  guint order; /* the index's own, to break ties */
+  double density, spread; /* the latter of leaves only */
+  guint order;            /* the index's own, to break ties */
 } TwinGroup;
 
 typedef struct {
@@ -359,7 +379,7 @@ twin_add (Twin *twin, const LycheeBranch *branch)
     g_ptr_array_add (twin->node_values, value);
     lychee_code_unpack (lychee_node_get_codes (node), node->n_leaves, dim, code);
     twin->index->kernels->f16_to_f32 (lychee_node_get_scales (node), scale, node->n_leaves);
-    group = (TwinGroup){ twin->nodes->len, node->n_rows, twin->leaves->len, node->n_rows, 0,
+    group = (TwinGroup){ twin->nodes->len, node->n_rows, twin->leaves->len, node->n_rows, 0, 0,
       twin->nodes->len };
     g_array_append_val (twin->nodes, group);
     for (guint leaf = 0; leaf < node->n_leaves; leaf++) {
@@ -369,7 +389,7 @@ twin_add (Twin *twin, const LycheeBranch *branch)
         mean[d] = base[d] + scale[leaf] * code[leaf * dim + d];
       g_ptr_array_add (twin->means, mean);
       group = (TwinGroup){ twin->nodes->len - 1, count[leaf], twin->rows->len, count[leaf], 0,
-        twin->leaves->len };
+        lychee_spreads[lychee_node_get_spreads (node)[leaf]], twin->leaves->len };
       g_array_append_val (twin->leaves, group);
       for (guint j = 0; j < count[leaf]; j++, row++) {
         guint32 id = lychee_node_id (ids, node->id_bytes, row);
@@ -408,13 +428,15 @@ twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtr
 
   for (guint h = 0; h < query->n_queries; h++) {
     g_autofree double *z = g_new (double, groups->len);
-    double most = -INFINITY, sum = 0;
+    const float *q = query->q + (gsize) h * dim;
+    double most = -INFINITY, sum = 0, length = sqrt (dot (q, q, dim));
 
     for (guint i = 0; i < groups->len; i++) {
       TwinGroup *group = &g_array_index (groups, TwinGroup, i);
 
       z[i] = twin->index->params.scale *
-                 dot (query->q + (gsize) h * dim, means->pdata[group->order], dim) +
+                 (dot (q, means->pdata[group->order], dim) +
+                     (query->rest ? LYCHEE_LEAF_SPREADS * length * group->spread : 0)) +
              log (group->n);
       most = MAX (most, z[i]);
     }

@@ -759,16 +759,23 @@ test_sum_rows (gconstpointer data)
     guint n = key_counts[b];
     guint16 *pool = random_halves ((n + 1) * head_dim);
     const guint16 **rows = GUARDED (const guint16 *, n);
-    float *sum = random_floats (head_dim, -1, 1), want[256];
+    float *sum = random_floats (head_dim, -1, 1), want[256], squares = -1;
+    double want_squares = 0;
 
     for (guint t = 0; t < n; t++)
       rows[t] = pool + (gsize) ((uniform () + 1) / 2 * n) * head_dim;
     memcpy (want, sum, head_dim * sizeof *want);
-    c->kernels->sum_rows (rows, n, head_dim, sum);
+    c->kernels->sum_rows (rows, n, head_dim, sum, b % 2 ? &squares : NULL);
     for (guint t = 0; t < n; t++)
-      for (guint d = 0; d < head_dim; d++)
+      for (guint d = 0; d < head_dim; d++) {
         want[d] += (float) half_value (rows[t][d]);
+        want_squares += half_value (rows[t][d]) * half_value (rows[t][d]);
+      }
     g_assert_cmpmem (sum, head_dim * sizeof *sum, want, head_dim * sizeof *want);
+    if (b % 2)
+      g_assert_cmpfloat (fabs (squares - want_squares), <=, 2e-5 * want_squares);
+    else
+      g_assert_cmpfloat (squares, ==, -1);
     free_memory ();
   }
 }

@@ -232,11 +232,18 @@ dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint 
 }
 
 static void
-sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum)
+sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares)
 {
+  if (squares)
+    *squares = 0;
   for (guint t = 0; t < n_rows; t++)
-    for (guint d = 0; d < head_dim; d++)
-      sum[d] += lychee_f16_to_f32_scalar (rows[t][d]);
+    for (guint d = 0; d < head_dim; d++) {
+      float x = lychee_f16_to_f32_scalar (rows[t][d]);
+
+      sum[d] += x;
+      if (squares)
+        *squares += x * x;
+    }
 }
 
 static void

@@ -617,30 +617,52 @@ dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint 
   }
 }
 
-static inline __attribute__ ((always_inline)) void
-sum_columns (const guint16 *const *rows, guint n_rows, float *total, guint at, guint n_v)
+static inline __attribute__ ((always_inline)) VF
+sum_columns (
+    const guint16 *const *rows, guint n_rows, float *total, guint at, guint n_v, gboolean square)
 {
-  VF acc[V_BLOCK];
+  VF acc[V_BLOCK], squares[V_BLOCK];
 
-  for (guint j = 0; j < n_v; j++)
+  for (guint j = 0; j < n_v; j++) {
     acc[j] = v_load (total + at + j * VL);
+    squares[j] = v_zero ();
+  }
   for (guint i = 0; i < n_rows; i++)
-    for (guint j = 0; j < n_v; j++)
-      acc[j] = v_add (acc[j], load_row (rows[i], at + j * VL, F16));
+    for (guint j = 0; j < n_v; j++) {
+      VF x = load_row (rows[i], at + j * VL, F16);
+
+      acc[j] = v_add (acc[j], x);
+      if (square)
+        squares[j] = v_fma (x, x, squares[j]);
+    }
   for (guint j = 0; j < n_v; j++)
     v_store (total + at + j * VL, acc[j]);
+  for (guint j = 1; j < n_v; j++)
+    squares[0] = v_add (squares[0], squares[j]);
+  return squares[0];
+}
+
+static inline __attribute__ ((always_inline)) float
+sum_all (const guint16 *const *rows, guint n_rows, guint head_dim, float *total, gboolean square)
+{
+  VF squares = v_zero ();
+  guint at = 0;
+
+  for (; at + V_BLOCK * VL <= head_dim; at += V_BLOCK * VL)
+    squares = v_add (squares, sum_columns (rows, n_rows, total, at, V_BLOCK, square));
+  for (; at < head_dim; at += VL)
+    squares = v_add (squares, sum_columns (rows, n_rows, total, at, 1, square));
+  return square ? v_reduce_add (squares) : 0;
 }
 
 static void
-sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *total)
+sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *total, float *squares)
 {
-  guint at = 0;
-
-  NARROWER (head_dim, sum_rows, rows, n_rows, head_dim, total);
-  for (; at + V_BLOCK * VL <= head_dim; at += V_BLOCK * VL)
-    sum_columns (rows, n_rows, total, at, V_BLOCK);
-  for (; at < head_dim; at += VL)
-    sum_columns (rows, n_rows, total, at, 1);
+  NARROWER (head_dim, sum_rows, rows, n_rows, head_dim, total, squares);
+  if (squares)
+    *squares = sum_all (rows, n_rows, head_dim, total, TRUE);
+  else
+    sum_all (rows, n_rows, head_dim, total, FALSE);
 }
 
 static void

@@ -56,7 +56,8 @@ typedef struct {
   /* Of logits z: most[query], the largest; weight[query][node] = exp (z - most); density[node] =
    * the sum over queries of weight over the sum of all weights, by count[node]: which part of the
    * queries' attention each row of the node gets. Nothing in density of a query whose logits are
-   * not numbers. z and weight rows are @stride floats apart. */
+   * not numbers. z and weight rows are @stride floats apart; they may be the
+   * same. */
   void (*weigh_nodes) (guint n_queries, const float *z, gsize stride, const float *count, guint n,
       float *weight, float *most, float *density);
 
@@ -88,8 +89,10 @@ typedef struct {
   void (*dot_rows) (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
       guint head_dim, float *dots);
 
-  /* sum[d] += row[d] (f16 row) over all rows, in order. */
-  void (*sum_rows) (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum);
+  /* sum[d] += row[d] (f16 row) over all rows, in order; *squares (NULL: not wanted) = the sum of
+   * row . row. */
+  void (*sum_rows) (
+      const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares);
 
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
   void (*f16_to_f32) (const guint16 *from, float *to, gsize n);

@@ -107,7 +107,8 @@ run_dots (Bench *bench)
 static void
 run_sums (Bench *bench)
 {
-  bench->kernels->sum_rows (bench->rows, bench->n_rows, bench->queries.head_dim, bench->softmax.o);
+  bench->kernels->sum_rows (
+      bench->rows, bench->n_rows, bench->queries.head_dim, bench->softmax.o, NULL);
 }
 
 static void
