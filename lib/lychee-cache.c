@@ -23,6 +23,13 @@
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
+/**
+ * lychee_cache_error_quark:
+ *
+ * The domain of errors of the kind LycheeCacheError.
+ *
+ * Returns: a quark
+ */
 G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
@@ -331,24 +338,56 @@ lychee_cache_new (
   return cache_new (n_layers, n_kv_heads, head_dim, max_tokens, budget);
 }
 
+/**
+ * lychee_cache_get_n_layers:
+ * @cache: a cache
+ *
+ * Gets how many layers the model has.
+ *
+ * Returns: layers
+ */
 guint
 lychee_cache_get_n_layers (LycheeCache *cache)
 {
   return cache->n_layers;
 }
 
+/**
+ * lychee_cache_get_n_kv_heads:
+ * @cache: a cache
+ *
+ * Gets how many key and value heads a layer has.
+ *
+ * Returns: heads
+ */
 guint
 lychee_cache_get_n_kv_heads (LycheeCache *cache)
 {
   return cache->n_kv_heads;
 }
 
+/**
+ * lychee_cache_get_head_dim:
+ * @cache: a cache
+ *
+ * Gets how long a key is.
+ *
+ * Returns: components
+ */
 guint
 lychee_cache_get_head_dim (LycheeCache *cache)
 {
   return cache->head_dim;
 }
 
+/**
+ * lychee_cache_get_length:
+ * @cache: a cache
+ *
+ * Gets how many tokens the cache has, whole in every layer.
+ *
+ * Returns: tokens
+ */
 guint
 lychee_cache_get_length (LycheeCache *cache)
 {
@@ -384,6 +423,14 @@ lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_forgo
   g_mutex_unlock (&cache->lock);
 }
 
+/**
+ * lychee_cache_get_max_tokens:
+ * @cache: a cache
+ *
+ * Gets how many tokens the cache may have.
+ *
+ * Returns: tokens
+ */
 guint
 lychee_cache_get_max_tokens (LycheeCache *cache)
 {
@@ -403,6 +450,8 @@ count_pages (LycheeCache *cache)
 
 /**
  * lychee_cache_get_bytes:
+ *
+ * Gets how much memory the cache holds.
  *
  * Returns: bytes of keys and values that this cache holds, shared pages included
  */
@@ -434,6 +483,14 @@ lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
   return bytes + index_bytes;
 }
 
+/**
+ * lychee_cache_get_max_bytes:
+ * @cache: a cache
+ *
+ * Gets how much memory the cache may take.
+ *
+ * Returns: bytes, or 0 for no limit
+ */
 guint64
 lychee_cache_get_max_bytes (LycheeCache *cache)
 {
@@ -442,6 +499,8 @@ lychee_cache_get_max_bytes (LycheeCache *cache)
 
 /**
  * lychee_cache_get_token_bytes:
+ *
+ * Gets how much memory a token takes.
  *
  * Returns: bytes of one token's keys and values in all layers
  */
@@ -575,6 +634,13 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
   return ok;
 }
 
+/**
+ * lychee_cache_commit:
+ * @cache: a cache
+ * @n: a number of tokens
+ *
+ * Publishes tokens that were written behind the length.
+ */
 void
 lychee_cache_commit (LycheeCache *cache, guint n)
 {
@@ -767,6 +833,14 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
   return ok;
 }
 
+/**
+ * lychee_cache_add_chunk:
+ * @cache: a cache
+ * @chunk: a chunk
+ * @position: where its tokens begin
+ *
+ * Notes where the tokens of a chunk are.
+ */
 void
 lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
 {
@@ -777,6 +851,14 @@ lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
   g_mutex_unlock (&cache->lock);
 }
 
+/**
+ * lychee_cache_get_n_chunks:
+ * @cache: a cache
+ *
+ * Gets how many chunks the cache knows.
+ *
+ * Returns: chunks
+ */
 guint
 lychee_cache_get_n_chunks (LycheeCache *cache)
 {
@@ -792,6 +874,8 @@ lychee_cache_get_n_chunks (LycheeCache *cache)
  * lychee_cache_get_chunk:
  * @i: which, from 0
  * @position: (out) (optional): where its tokens begin
+ *
+ * Gets a chunk, and where its tokens are.
  *
  * Returns: (transfer full) (nullable): the chunk, or NULL if there are not so many
  */

@@ -44,6 +44,13 @@
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
+/**
+ * lychee_session_error_quark:
+ *
+ * The domain of errors of the kind LycheeSessionError.
+ *
+ * Returns: a quark
+ */
 G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
 /* clang-format on */
 
@@ -319,62 +326,163 @@ lychee_session_class_init (LycheeSessionClass *klass)
   object->set_property = lychee_session_set_property;
   object->get_property = lychee_session_get_property;
 
+  /**
+   * LycheeSession:model:
+   *
+   * The language model.
+   */
   props[PROP_MODEL] =
       g_param_spec_object ("model", "Model", "The language model", LYCHEE_TYPE_MODEL, flags);
+  /**
+   * LycheeSession:cache:
+   *
+   * Where keys and values are kept; made for the model when not given.
+   */
   props[PROP_CACHE] = g_param_spec_object ("cache", "Cache",
       "Where keys and values are kept; made for the model when not given", LYCHEE_TYPE_CACHE,
       flags);
+  /**
+   * LycheeSession:template:
+   *
+   * Chat template; unknown: the one in the model file.
+   */
   props[PROP_TEMPLATE] = g_param_spec_enum ("template", "Template",
       "Chat template; unknown: the one in the model file", LYCHEE_TYPE_CHAT_FORMAT,
       LYCHEE_CHAT_FORMAT_UNKNOWN, flags);
+  /**
+   * LycheeSession:system-prompt:
+   *
+   * What the model is told before the transcript; empty: nothing.
+   */
   props[PROP_SYSTEM_PROMPT] = g_param_spec_string ("system-prompt", "System prompt",
       "What the model is told before the transcript; empty: nothing", DEFAULT_SYSTEM_PROMPT, flags);
+  /**
+   * LycheeSession:max-context:
+   *
+   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for.
+   */
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
       "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
       "for more, YaRN stretches its positions",
       0, 1u << 24, 0, flags);
+  /**
+   * LycheeSession:max-memory:
+   *
+   * Bytes of keys, values and index, with those of all answers under way; 0: no limit.
+   */
   props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
       "Bytes of keys, values and index, with those of all answers under way; 0: no limit", 0,
       G_MAXUINT64, 0, flags);
+  /**
+   * LycheeSession:reserve:
+   *
+   * Tokens of the context that the transcript leaves free for a question and its answer.
+   */
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
+  /**
+   * LycheeSession:threads:
+   *
+   * Threads that compute; 0: one for each processor core.
+   */
   props[PROP_THREADS] = g_param_spec_uint ("threads", "Threads",
       "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
+  /**
+   * LycheeSession:granularity:
+   *
+   * What the index finds: tokens, or chunks as LycheeCluster was published.
+   */
   props[PROP_GRANULARITY] = g_param_spec_enum ("granularity", "Granularity",
       "What the index finds: tokens, or chunks as LycheeCluster was published",
       LYCHEE_TYPE_GRANULARITY, LYCHEE_GRANULARITY_TOKEN, flags);
+  /**
+   * LycheeSession:sinks:
+   *
+   * Tokens at the beginning that sparse attention always reads.
+   */
   props[PROP_SINKS] = g_param_spec_uint ("sinks", "Sinks",
       "Tokens at the beginning that sparse attention always reads", 0, 65536, LYCHEE_DEFAULT_SINKS,
       flags);
+  /**
+   * LycheeSession:window:
+   *
+   * Tokens at the end that sparse attention always reads.
+   */
   props[PROP_WINDOW] =
       g_param_spec_uint ("window", "Window", "Tokens at the end that sparse attention always reads",
           0, 65536, LYCHEE_DEFAULT_WINDOW, flags);
+  /**
+   * LycheeSession:prefill:
+   *
+   * How transcript and questions are read: dense, or sparse at a flat cost.
+   */
   props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
       "How transcript and questions are read: dense, or sparse at a flat cost",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  /**
+   * LycheeSession:overflow:
+   *
+   * What happens when context or memory is used up.
+   */
   props[PROP_OVERFLOW] =
       g_param_spec_enum ("overflow", "Overflow", "What happens when context or memory is used up",
           LYCHEE_TYPE_OVERFLOW, LYCHEE_OVERFLOW_ERROR, flags);
+  /**
+   * LycheeSession:backend:
+   *
+   * What computes; auto: a CUDA device where there is a usable one.
+   */
   props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
       "What computes; auto: a CUDA device where there is a usable one", LYCHEE_TYPE_BACKEND_TYPE,
       LYCHEE_BACKEND_AUTO, flags);
+  /**
+   * LycheeSession:cuda-device:
+   *
+   * Number of the CUDA device, as nvidia-smi counts them.
+   */
   props[PROP_CUDA_DEVICE] = g_param_spec_uint ("cuda-device", "CUDA device",
       "Number of the CUDA device, as nvidia-smi counts them", 0, 255, 0, flags);
+  /**
+   * LycheeSession:attention:
+   *
+   * How each token of an answer reads the transcript: sparse at a flat cost, or dense.
+   */
   props[PROP_ATTENTION] = g_param_spec_enum ("attention", "Attention",
       "How each token of an answer reads the transcript: sparse at a flat cost, or dense",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_SPARSE, any_time);
+  /**
+   * LycheeSession:budget:
+   *
+   * Tokens that sparse attention reads, sinks and window included; up to this length it is dense.
+   */
   props[PROP_BUDGET] = g_param_spec_uint ("budget", "Budget",
       "Tokens that sparse attention reads, sinks and window included; up to this length it is "
       "dense",
       1, 1u << 24, LYCHEE_DEFAULT_BUDGET, any_time);
+  /**
+   * LycheeSession:beam:
+   *
+   * Coarse nodes of the index are opened until they hold beam times the budget; 0: the default.
+   */
   props[PROP_BEAM] = g_param_spec_double ("beam", "Beam",
       "Coarse nodes of the index are opened until they hold beam times the budget; 0: the "
       "default",
       0, 1000, 0, any_time);
+  /**
+   * LycheeSession:rest:
+   *
+   * What becomes of the tokens that sparse attention does not read.
+   */
   props[PROP_REST] = g_param_spec_enum ("rest", "Rest",
       "What becomes of the tokens that sparse attention does not read", LYCHEE_TYPE_REST,
       LYCHEE_REST_ESTIMATE, any_time);
+  /**
+   * LycheeSession:audit:
+   *
+   * Every so many tokens of an answer one layer is answered densely too, to record in the
+   * statistics what sparse attention missed; 0: never.
+   */
   props[PROP_AUDIT] = g_param_spec_uint ("audit", "Audit",
       "Every so many tokens of an answer one layer is answered densely too, to record in the "
       "statistics what sparse attention missed; 0: never",
@@ -400,6 +508,8 @@ lychee_session_new (LycheeModel *model)
  * lychee_session_get_model:
  * @session: a session
  *
+ * Gets the model.
+ *
  * Returns: (transfer none): the model
  */
 LycheeModel *
@@ -411,6 +521,8 @@ lychee_session_get_model (LycheeSession *session)
 /**
  * lychee_session_get_cache:
  * @session: a session
+ *
+ * Gets the cache.
  *
  * Returns: (transfer none): the cache
  */
