@@ -19,6 +19,22 @@ void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, Lych
  * @value_offset of the rows behind it). */
 guint16 *lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token);
 
+/* What a device holds of a page that is in the host's memory too. It goes with the page, to forks
+ * also. @rows: so many of the page's first rows are there; cutting the cache and writing over rows
+ * lowers it. Whoever @owner is guards against other threads: full pages are shared between forks.
+ */
+typedef struct {
+  gconstpointer owner;
+  gpointer data;
+  guint rows;
+  void (*free) (gconstpointer owner, gpointer data); /* in any thread */
+} LycheePeer;
+
+/* (nullable): where the page was forgotten. Makes an empty one (no @data) if need be. */
+LycheePeer *lychee_cache_get_peer (LycheeCache *cache, guint page, gconstpointer owner);
+/* The page as a whole, [layer][kv-head][K then V][token][head-dim]. */
+const guint16 *lychee_cache_get_page (LycheeCache *cache, guint page);
+
 /* The index over the keys, one for each layer and KV head. The first @sinks tokens are never in it,
  * and the last @window ones and a few more are not in it yet. Only while the cache is empty. */
 typedef struct {

@@ -45,6 +45,7 @@ typedef struct {
   Budget *budget;
   gsize bytes;
   guint16 *data;
+  GSList *peers; /* of LycheePeer; usually none or one */
 } Page;
 
 typedef struct {
@@ -157,7 +158,7 @@ page_new (LycheeCache *cache, GError **error)
   if (bytes >= HUGE_PAGE)
     madvise (data, allocated, MADV_HUGEPAGE);
 #endif
-  page = g_new (Page, 1);
+  page = g_new0 (Page, 1);
   g_atomic_ref_count_init (&page->refs);
   page->budget = budget_ref (cache->budget);
   page->bytes = bytes;
@@ -171,8 +172,27 @@ page_unref (Page *page)
   if (g_atomic_ref_count_dec (&page->refs)) {
     budget_give (page->budget, page->bytes);
     budget_unref (page->budget);
+    for (GSList *l = page->peers; l; l = l->next) {
+      LycheePeer *peer = l->data;
+
+      if (peer->data)
+        peer->free (peer->owner, peer->data);
+      g_free (peer);
+    }
+    g_slist_free (page->peers);
     free (page->data);
     g_free (page);
+  }
+}
+
+/* Devices have at most @n rows of it that are still right. */
+static void
+page_limit_peers (Page *page, guint n)
+{
+  for (GSList *l = page->peers; l; l = l->next) {
+    LycheePeer *peer = l->data;
+
+    peer->rows = MIN (peer->rows, n);
   }
 }
 
@@ -651,6 +671,8 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
   }
   g_atomic_int_set (&cache->length, length);
+  if ((length & PAGE_MASK) != 0 && cache->pages[n_pages - 1])
+    page_limit_peers (cache->pages[n_pages - 1], length & PAGE_MASK);
   if (cache->indexes)
     truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
@@ -701,9 +723,11 @@ lychee_cache_get_origin (LycheeCache *cache)
 static void
 put_start (LycheeCache *cache, LycheeCache *start)
 {
-  for (guint at = 0; at < start->n_pages; at++)
+  for (guint at = 0; at < start->n_pages; at++) {
+    page_limit_peers (cache->pages[at], 0);
     page_copy_rows (cache, start->pages[at], cache->pages[at],
         MIN (LYCHEE_CACHE_PAGE_TOKENS, start->length - at * LYCHEE_CACHE_PAGE_TOKENS));
+  }
 }
 
 gboolean
@@ -828,6 +852,29 @@ lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRow
   rows->pages = cache->table + (gsize) (layer * cache->n_kv_heads + kv_head) * cache->max_pages;
   rows->page_shift = LYCHEE_CACHE_PAGE_SHIFT;
   rows->value_offset = head_size (cache);
+}
+
+LycheePeer *
+lychee_cache_get_peer (LycheeCache *cache, guint at, gconstpointer owner)
+{
+  Page *page = cache->pages[at];
+  LycheePeer *peer;
+
+  if (!page)
+    return NULL;
+  for (GSList *l = page->peers; l; l = l->next)
+    if (((LycheePeer *) l->data)->owner == owner)
+      return l->data;
+  peer = g_new0 (LycheePeer, 1);
+  peer->owner = owner;
+  page->peers = g_slist_prepend (page->peers, peer);
+  return peer;
+}
+
+const guint16 *
+lychee_cache_get_page (LycheeCache *cache, guint at)
+{
+  return cache->pages[at] ? cache->pages[at]->data : NULL;
 }
 
 guint16 *

@@ -83,6 +83,7 @@ struct _LycheeIndex {
   gsize bytes;
   guint64 n_made; /* coarse nodes ever made: what staggers their limits */
   guint64 splits, rebuilds, rows_rebuilt;
+  guint64 version;          /* counts changes */
   LycheeBranch *root;       /* NULL: empty */
   LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
 };
