@@ -5,6 +5,7 @@
 #include "tiny-model.h"
 
 #include <gio/gio.h>
+#include <math.h>
 #include <string.h>
 
 static char *dir, *model;
@@ -163,6 +164,39 @@ test_perplexity (void)
   g_assert_cmpfloat (nll[0], !=, nll[1]);
 }
 
+/* A budget that all fits into makes every way of reading dense; a small one does not. */
+static void
+test_needle (void)
+{
+  double dense[3] = { 0 };
+
+  for (guint small = 0; small < 2; small++) {
+    const char *arguments[] = { "needle", "--model", model, "--lengths", "600", "--depths",
+      "10,50,90", "--policies", "dense,window,quest,token", "--budget", small ? "100" : "1000",
+      "--json", NULL };
+    g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+    guint n_different = 0;
+
+    g_assert_cmpuint (g_strv_length (lines), ==, 4 * 3);
+    for (guint i = 0; i < 12; i++) {
+      double margin = number (lines[i], "margin");
+
+      /* Four words begin with tokens of their own in this vocabulary. */
+      g_assert_cmpfloat (number (lines[i], "words"), ==, 4);
+      g_assert_cmpfloat (number (lines[i], "rank"), >=, 1);
+      g_assert_cmpfloat (number (lines[i], "rank"), <=, 4);
+      g_assert_cmpint (number (lines[i], "rank") == 1, ==, margin > 0);
+      if (i < 3 && small == 0)
+        dense[i] = margin;
+      else if (small == 0 || i < 3)
+        g_assert_cmpfloat_with_epsilon (margin, dense[i % 3], 1e-3);
+      else
+        n_different += fabs (margin - dense[i % 3]) > 1e-3;
+    }
+    g_assert_cmpuint (n_different, >=, small ? 3 : 0);
+  }
+}
+
 static void
 test_errors (void)
 {
@@ -177,6 +211,8 @@ test_errors (void)
     { { "decode", "--attention=some" }, "--attention" },
     { { "perplexity", "--model", model }, "--text" },
     { { "index", "--lawyer=9" }, "--lawyer" },
+    { { "needle", "--lengths=20" }, "--lengths" },
+    { { "needle", "--depths=120" }, "--depths" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
@@ -205,6 +241,7 @@ main (int argc, char **argv)
   g_test_add_func ("/bench/ingest", test_ingest);
   g_test_add_func ("/bench/index", test_index);
   g_test_add_func ("/bench/perplexity", test_perplexity);
+  g_test_add_func ("/bench/needle", test_needle);
   g_test_add_func ("/bench/errors", test_errors);
   result = g_test_run ();
   lychee_test_remove_dir (dir);
