@@ -21,6 +21,8 @@ G_DEFINE_ENUM_TYPE (LycheeFinish, lychee_finish, G_DEFINE_ENUM_VALUE (LYCHEE_FIN
  * lychee_finish_to_string:
  * @finish: why an answer ended
  *
+ * What to call @finish in a message or a file.
+ *
  * Returns: (nullable): the nick of @finish ("stop"), a static string; %NULL where @finish is none
  *   of the enumeration
  */
@@ -180,9 +182,24 @@ lychee_answer_class_init (LycheeAnswerClass *klass)
   object->finalize = lychee_answer_finalize;
   object->get_property = lychee_answer_get_property;
 
+  /**
+   * LycheeAnswer:text:
+   *
+   * What was answered.
+   */
   props[PROP_TEXT] = g_param_spec_string ("text", "Text", "What was answered", NULL, flags);
+  /**
+   * LycheeAnswer:finish:
+   *
+   * Why it ended.
+   */
   props[PROP_FINISH] = g_param_spec_enum (
       "finish", "Finish", "Why it ended", LYCHEE_TYPE_FINISH, LYCHEE_FINISH_STOP, flags);
+  /**
+   * LycheeAnswer:truncated:
+   *
+   * Whether some of the transcript was left out or forgotten.
+   */
   props[PROP_TRUNCATED] = g_param_spec_boolean ("truncated", "Truncated",
       "Whether some of the transcript was left out or forgotten", FALSE, flags);
   /**
@@ -192,14 +209,39 @@ lychee_answer_class_init (LycheeAnswerClass *klass)
    */
   props[PROP_EVIDENCE] = g_param_spec_boxed ("evidence", "Evidence",
       "The chunks that the answer rests on, most important first", G_TYPE_PTR_ARRAY, flags);
+  /**
+   * LycheeAnswer:transcript-tokens:
+   *
+   * Tokens of the transcript that was asked.
+   */
   props[PROP_TRANSCRIPT_TOKENS] = g_param_spec_uint ("transcript-tokens", "Transcript tokens",
       "Tokens of the transcript that was asked", 0, G_MAXUINT, 0, flags);
+  /**
+   * LycheeAnswer:prompt-tokens:
+   *
+   * Tokens read for the question.
+   */
   props[PROP_PROMPT_TOKENS] = g_param_spec_uint (
       "prompt-tokens", "Prompt tokens", "Tokens read for the question", 0, G_MAXUINT, 0, flags);
+  /**
+   * LycheeAnswer:answer-tokens:
+   *
+   * Tokens of the answer.
+   */
   props[PROP_ANSWER_TOKENS] = g_param_spec_uint (
       "answer-tokens", "Answer tokens", "Tokens of the answer", 0, G_MAXUINT, 0, flags);
+  /**
+   * LycheeAnswer:seconds-to-first:
+   *
+   * From asking to the first token.
+   */
   props[PROP_SECONDS_TO_FIRST] = g_param_spec_double ("seconds-to-first", "Seconds to first",
       "From asking to the first token", 0, G_MAXDOUBLE, 0, flags);
+  /**
+   * LycheeAnswer:seconds:
+   *
+   * From asking to the end.
+   */
   props[PROP_SECONDS] = g_param_spec_double (
       "seconds", "Seconds", "From asking to the end", 0, G_MAXDOUBLE, 0, flags);
   g_object_class_install_properties (object, N_PROPS, props);
@@ -208,6 +250,8 @@ lychee_answer_class_init (LycheeAnswerClass *klass)
 /**
  * lychee_answer_get_text:
  * @answer: an answer
+ *
+ * Gets what was answered, valid UTF-8.
  *
  * Returns: (transfer none): what was answered, valid UTF-8
  */
@@ -222,6 +266,8 @@ lychee_answer_get_text (LycheeAnswer *answer)
  * lychee_answer_get_finish:
  * @answer: an answer
  *
+ * Gets why it ended.
+ *
  * Returns: why it ended
  */
 LycheeFinish
@@ -234,6 +280,8 @@ lychee_answer_get_finish (LycheeAnswer *answer)
 /**
  * lychee_answer_get_truncated:
  * @answer: an answer
+ *
+ * Gets whether some of the transcript had been left out or forgotten when it was asked.
  *
  * Returns: whether some of the transcript had been left out or forgotten when it was asked
  *   ([property@Session:overflow])
@@ -265,6 +313,8 @@ lychee_answer_get_evidence (LycheeAnswer *answer)
  * lychee_answer_get_transcript_tokens:
  * @answer: an answer
  *
+ * Gets how long the transcript was that was asked, without the prompt.
+ *
  * Returns: tokens of the transcript that was asked, without those of the prompt
  */
 guint
@@ -277,6 +327,8 @@ lychee_answer_get_transcript_tokens (LycheeAnswer *answer)
 /**
  * lychee_answer_get_prompt_tokens:
  * @answer: an answer
+ *
+ * Gets how much was read for the question.
  *
  * Returns: tokens read for the question
  */
@@ -291,6 +343,8 @@ lychee_answer_get_prompt_tokens (LycheeAnswer *answer)
  * lychee_answer_get_answer_tokens:
  * @answer: an answer
  *
+ * Gets how long the answer is.
+ *
  * Returns: tokens of the answer
  */
 guint
@@ -304,6 +358,8 @@ lychee_answer_get_answer_tokens (LycheeAnswer *answer)
  * lychee_answer_get_seconds_to_first:
  * @answer: an answer
  *
+ * Gets how long the first token took.
+ *
  * Returns: seconds from asking to the first token
  */
 double
@@ -316,6 +372,8 @@ lychee_answer_get_seconds_to_first (LycheeAnswer *answer)
 /**
  * lychee_answer_get_seconds:
  * @answer: an answer
+ *
+ * Gets how long the answer took.
  *
  * Returns: seconds from asking to the end
  */

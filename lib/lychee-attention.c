@@ -348,10 +348,8 @@ plan_local (LycheeAttention *a)
 }
 
 void
-lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
+lychee_attention_plan (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
 {
-  gsize need;
-
   a->cache = cache;
   a->first = lychee_cache_get_length (cache);
   lychee_cache_get_hole (cache, &a->head, &a->skip);
@@ -363,6 +361,15 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   a->audit_layer = a->n_layers;
   plan_global (a);
   plan_local (a);
+  memset (a->next_upkeep, 0, a->n_layers * sizeof *a->next_upkeep);
+}
+
+void
+lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
+{
+  gsize need;
+
+  lychee_attention_plan (a, cache, n_tokens);
   a->unit_queries = MIN (n_tokens, BLOCK_TOKENS) * a->group;
   need = a->n_jobs * MAX (a->plans[0].n_splits, a->plans[1].n_splits) * unit_size (a);
   if (need > a->partial_size) {
@@ -378,7 +385,6 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   }
   memset (a->found, 0, need * sizeof *a->found);
   memset (a->next_unit, 0, a->n_layers * sizeof *a->next_unit);
-  memset (a->next_upkeep, 0, a->n_layers * sizeof *a->next_upkeep);
 }
 
 gboolean
@@ -417,6 +423,47 @@ upkeep (LycheeAttention *a, guint layer, guint head)
   }
 }
 
+guint
+lychee_attention_upkeep (LycheeAttention *a, guint layer)
+{
+  guint head, n = 0;
+
+  if (a->item_ends->len == 0 || a->local[layer])
+    return 0;
+  for (; (head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads; n++)
+    upkeep (a, layer, head);
+  return n;
+}
+
+gboolean
+lychee_attention_is_sparse (LycheeAttention *a)
+{
+  return a->plans[0].sparse;
+}
+
+guint
+lychee_attention_get_n_upkeep (LycheeAttention *a)
+{
+  guint last = a->item_ends->len, end;
+
+  if (last == 0)
+    return 0;
+  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[0], 0));
+  return g_array_index (a->item_ends, guint, last - 1) - MAX (end, index_begin (a));
+}
+
+guint
+lychee_attention_get_audit_layer (LycheeAttention *a)
+{
+  return a->audit_layer;
+}
+
+void
+lychee_attention_count (LycheeAttention *a, const LycheeAttentionStats *stats)
+{
+  lychee_attention_add_stats (&a->counters[0].stats, stats);
+}
+
 void
 lychee_attention_store (
     LycheeAttention *a, guint layer, const float *k, const float *v, guint thread, guint n_threads)
@@ -435,11 +482,8 @@ lychee_attention_store (
     a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */
-  if (a->item_ends->len == 0 || a->local[layer])
-    return;
   begun = now (a);
-  while ((head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads)
-    upkeep (a, layer, head);
+  lychee_attention_upkeep (a, layer);
   a->counters[thread].stats.ns_upkeep += now (a) - begun;
 }
 

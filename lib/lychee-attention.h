@@ -72,6 +72,20 @@ typedef void (*LycheeAttentionFunc) (guint layer, guint kv_head, const LycheeQue
 void lychee_attention_set_func (
     LycheeAttention *attention, LycheeAttentionFunc func, gpointer user_data);
 
+/* For a backend that attends on a device: plan () in place of prepare () decides what the pass is
+ * like and counts it; upkeep () brings a layer's indexes up to date, and may be called for all
+ * layers by several threads, each of which does some of the KV heads: it returns how many. finish
+ * () ends the pass here too. */
+void lychee_attention_plan (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);
+gboolean lychee_attention_is_sparse (LycheeAttention *attention);
+/* Rows that upkeep puts into each index; 0: there is none in this pass. */
+guint lychee_attention_get_n_upkeep (LycheeAttention *attention);
+guint lychee_attention_upkeep (LycheeAttention *attention, guint layer);
+/* n_layers: none */
+guint lychee_attention_get_audit_layer (LycheeAttention *attention);
+/* Adds what the device counted. */
+void lychee_attention_count (LycheeAttention *attention, const LycheeAttentionStats *stats);
+
 /* Where the softmax weights of the rows that are read add up, by bins (chunks, say): rows @first ..
  * @first + @n_rows - 1 count, each in the bin that @bins [n_rows] has for it. Of the layers
  * @layer_begin .. @layer_end - 1, less local ones; @sum is [layers][heads][n_bins], all owned by

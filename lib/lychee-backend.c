@@ -11,11 +11,25 @@ LycheeBackend *
 lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device,
     LycheeGranularity granularity, GError **error)
 {
-  if (type != LYCHEE_BACKEND_CUDA)
+  g_autoptr (GError) local = NULL;
+  LycheeBackend *backend;
+  gboolean built;
+
+  if (type == LYCHEE_BACKEND_CPU)
     return lychee_backend_new_cpu (model, threads);
-  g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNAVAILABLE,
-      "This build of Lychee has no CUDA backend: set backend to auto or cpu");
-  return NULL;
+  backend = lychee_backend_new_cuda (model, threads, cuda_device, granularity, &built, &local);
+  if (backend)
+    return backend;
+  if (type == LYCHEE_BACKEND_CUDA) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return NULL;
+  }
+  backend = lychee_backend_new_cpu (model, threads);
+  if (built) { /* else nobody expects it */
+    backend->note = g_strdup_printf ("The processor computes. %s", local->message);
+    g_info ("%s", backend->note);
+  }
+  return backend;
 }
 
 LycheeBackend *

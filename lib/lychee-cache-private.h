@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lychee-cache.h"
+#include "lychee-file.h"
 #include "lychee-index.h"
 
 G_BEGIN_DECLS
@@ -18,6 +19,22 @@ void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, Lych
 /* The key of a token that is reserved but not yet committed, for writing (its value lies
  * @value_offset of the rows behind it). */
 guint16 *lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token);
+
+/* What a device holds of a page that is in the host's memory too. It goes with the page, to forks
+ * also. @rows: so many of the page's first rows are there; cutting the cache and writing over rows
+ * lowers it. Whoever @owner is guards against other threads: full pages are shared between forks.
+ */
+typedef struct {
+  gconstpointer owner;
+  gpointer data;
+  guint rows;
+  void (*free) (gconstpointer owner, gpointer data); /* in any thread */
+} LycheePeer;
+
+/* (nullable): where the page was forgotten. Makes an empty one (no @data) if need be. */
+LycheePeer *lychee_cache_get_peer (LycheeCache *cache, guint page, gconstpointer owner);
+/* The page as a whole, [layer][kv-head][K then V][token][head-dim]. */
+const guint16 *lychee_cache_get_page (LycheeCache *cache, guint page);
 
 /* The index over the keys, one for each layer and KV head. The first @sinks tokens are never in it,
  * and the last @window ones and a few more are not in it yet. Only while the cache is empty. */
@@ -71,6 +88,19 @@ void lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_
 /* Bytes of pages and indexes when there will be @n tokens more. Counts the indexes for the family's
  * limit: call it on the cache that grows. */
 guint64 lychee_cache_get_bytes_with (LycheeCache *cache, guint n);
+
+/* Kinds of sections. */
+#define LYCHEE_CACHE_FILE_PAGE 1  /* number: of the page */
+#define LYCHEE_CACHE_FILE_INDEX 2 /* number: layer x KV heads + KV head */
+
+/* Writes keys, values and indexes: of a fork, which nobody else changes. */
+gboolean lychee_cache_save (
+    LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error);
+/* Fills an empty cache, whose indexes are enabled as the saved one's were. Keys and values stay in
+ * the file until they are read, or written over. On an error the cache can only be freed. Does not
+ * set start, chunks and what was lost. */
+gboolean lychee_cache_load (
+    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error);
 
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */

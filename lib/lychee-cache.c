@@ -23,6 +23,13 @@
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
+/**
+ * lychee_cache_error_quark:
+ *
+ * The domain of errors of the kind LycheeCacheError.
+ *
+ * Returns: a quark
+ */
 G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
@@ -45,6 +52,8 @@ typedef struct {
   Budget *budget;
   gsize bytes;
   guint16 *data;
+  LycheeFile *file; /* that the data lies in, or NULL */
+  GSList *peers;    /* of LycheePeer; usually none or one */
 } Page;
 
 typedef struct {
@@ -157,11 +166,29 @@ page_new (LycheeCache *cache, GError **error)
   if (bytes >= HUGE_PAGE)
     madvise (data, allocated, MADV_HUGEPAGE);
 #endif
-  page = g_new (Page, 1);
+  page = g_new0 (Page, 1);
   g_atomic_ref_count_init (&page->refs);
   page->budget = budget_ref (cache->budget);
   page->bytes = bytes;
   page->data = data;
+  page->file = NULL;
+  return page;
+}
+
+/* A page whose data is in a file. It counts as memory, which it takes once it is read. */
+static Page *
+page_new_in_file (LycheeCache *cache, LycheeFile *file, gpointer data, GError **error)
+{
+  Page *page;
+
+  if (!budget_take (cache->budget, page_size (cache), error))
+    return NULL;
+  page = g_new (Page, 1);
+  *page = (Page){ .budget = budget_ref (cache->budget),
+    .bytes = page_size (cache),
+    .data = data,
+    .file = lychee_file_ref (file) };
+  g_atomic_ref_count_init (&page->refs);
   return page;
 }
 
@@ -171,8 +198,30 @@ page_unref (Page *page)
   if (g_atomic_ref_count_dec (&page->refs)) {
     budget_give (page->budget, page->bytes);
     budget_unref (page->budget);
-    free (page->data);
+    for (GSList *l = page->peers; l; l = l->next) {
+      LycheePeer *peer = l->data;
+
+      if (peer->data)
+        peer->free (peer->owner, peer->data);
+      g_free (peer);
+    }
+    g_slist_free (page->peers);
+    if (page->file)
+      lychee_file_unref (page->file);
+    else
+      free (page->data);
     g_free (page);
+  }
+}
+
+/* Devices have at most @n rows of it that are still right. */
+static void
+page_limit_peers (Page *page, guint n)
+{
+  for (GSList *l = page->peers; l; l = l->next) {
+    LycheePeer *peer = l->data;
+
+    peer->rows = MIN (peer->rows, n);
   }
 }
 
@@ -311,24 +360,56 @@ lychee_cache_new (
   return cache_new (n_layers, n_kv_heads, head_dim, max_tokens, budget);
 }
 
+/**
+ * lychee_cache_get_n_layers:
+ * @cache: a cache
+ *
+ * Gets how many layers the model has.
+ *
+ * Returns: layers
+ */
 guint
 lychee_cache_get_n_layers (LycheeCache *cache)
 {
   return cache->n_layers;
 }
 
+/**
+ * lychee_cache_get_n_kv_heads:
+ * @cache: a cache
+ *
+ * Gets how many key and value heads a layer has.
+ *
+ * Returns: heads
+ */
 guint
 lychee_cache_get_n_kv_heads (LycheeCache *cache)
 {
   return cache->n_kv_heads;
 }
 
+/**
+ * lychee_cache_get_head_dim:
+ * @cache: a cache
+ *
+ * Gets how long a key is.
+ *
+ * Returns: components
+ */
 guint
 lychee_cache_get_head_dim (LycheeCache *cache)
 {
   return cache->head_dim;
 }
 
+/**
+ * lychee_cache_get_length:
+ * @cache: a cache
+ *
+ * Gets how many tokens the cache has, whole in every layer.
+ *
+ * Returns: tokens
+ */
 guint
 lychee_cache_get_length (LycheeCache *cache)
 {
@@ -364,6 +445,14 @@ lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_forgo
   g_mutex_unlock (&cache->lock);
 }
 
+/**
+ * lychee_cache_get_max_tokens:
+ * @cache: a cache
+ *
+ * Gets how many tokens the cache may have.
+ *
+ * Returns: tokens
+ */
 guint
 lychee_cache_get_max_tokens (LycheeCache *cache)
 {
@@ -383,6 +472,8 @@ count_pages (LycheeCache *cache)
 
 /**
  * lychee_cache_get_bytes:
+ *
+ * Gets how much memory the cache holds.
  *
  * Returns: bytes of keys and values that this cache holds, shared pages included
  */
@@ -414,6 +505,14 @@ lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
   return bytes + index_bytes;
 }
 
+/**
+ * lychee_cache_get_max_bytes:
+ * @cache: a cache
+ *
+ * Gets how much memory the cache may take.
+ *
+ * Returns: bytes, or 0 for no limit
+ */
 guint64
 lychee_cache_get_max_bytes (LycheeCache *cache)
 {
@@ -422,6 +521,8 @@ lychee_cache_get_max_bytes (LycheeCache *cache)
 
 /**
  * lychee_cache_get_token_bytes:
+ *
+ * Gets how much memory a token takes.
  *
  * Returns: bytes of one token's keys and values in all layers
  */
@@ -555,6 +656,13 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
   return ok;
 }
 
+/**
+ * lychee_cache_commit:
+ * @cache: a cache
+ * @n: a number of tokens
+ *
+ * Publishes tokens that were written behind the length.
+ */
 void
 lychee_cache_commit (LycheeCache *cache, guint n)
 {
@@ -651,6 +759,8 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
   }
   g_atomic_int_set (&cache->length, length);
+  if ((length & PAGE_MASK) != 0 && cache->pages[n_pages - 1])
+    page_limit_peers (cache->pages[n_pages - 1], length & PAGE_MASK);
   if (cache->indexes)
     truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
@@ -660,6 +770,134 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     g_array_set_size (cache->start, 0);
   g_mutex_unlock (&cache->lock);
   g_mutex_unlock (&cache->index_lock);
+}
+
+static void
+get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params)
+{
+  *params = (LycheeIndexParams){
+    .granularity = cache->indexing.granularity,
+    .head_dim = cache->head_dim,
+    .scale = cache->indexing.scale > 0 ? cache->indexing.scale : 1 / sqrtf (cache->head_dim),
+    .seed = i,
+  };
+}
+
+gboolean
+lychee_cache_save (
+    LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error)
+{
+  guint length = lychee_cache_get_length (cache), heads = cache->n_layers * cache->n_kv_heads;
+  gsize row = cache->head_dim * sizeof (guint16);
+  g_autofree guint16 *last = NULL;
+
+  for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++) {
+    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
+    const guint16 *data;
+
+    if (g_cancellable_set_error_if_cancelled (cancellable, error))
+      return FALSE;
+    if (!cache->pages[at])
+      continue;
+    data = cache->pages[at]->data;
+    if (n < LYCHEE_CACHE_PAGE_TOKENS) {
+      /* What is behind the last row was never written. */
+      last = g_malloc0 (page_size (cache));
+      for (guint i = 0; i < heads * 2; i++)
+        memcpy (last + i * head_size (cache), data + i * head_size (cache), n * row);
+      data = last;
+    }
+    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_PAGE, at);
+    if (!lychee_file_writer_write (writer, data, page_size (cache), error) ||
+        !lychee_file_writer_end (writer, error))
+      return FALSE;
+  }
+  for (guint i = 0; cache->indexes && i < heads; i++) {
+    g_autoptr (GByteArray) bytes = NULL;
+
+    if (!cache->indexes[i])
+      continue;
+    bytes = g_byte_array_new ();
+    lychee_index_write (cache->indexes[i], bytes);
+    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_INDEX, i);
+    if (!lychee_file_writer_write (writer, bytes->data, bytes->len, error) ||
+        !lychee_file_writer_end (writer, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+set_damaged (GError **error)
+{
+  g_set_error_literal (error, LYCHEE_FILE_ERROR, LYCHEE_FILE_ERROR_DAMAGED,
+      "The file cannot be used: what is in it does not fit together");
+  return FALSE;
+}
+
+/* Whether every row of an index is one of a page. */
+static gboolean
+covers (LycheeCache *cache, LycheeIndex *index)
+{
+  guint begin = lychee_index_get_begin (index), end = lychee_index_get_end (index);
+  guint first = cache->skip > 0 ? cache->head + cache->skip : 0;
+
+  return begin == end || (begin >= first && end <= (guint) cache->length);
+}
+
+gboolean
+lychee_cache_load (
+    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error)
+{
+  guint heads = cache->n_layers * cache->n_kv_heads;
+  guint n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+
+  g_return_val_if_fail (lychee_cache_get_length (cache) == 0, FALSE);
+
+  if (length > 1u << 30 || skip > length || head > length - skip || (skip == 0 && head > 0) ||
+      length - skip > cache->max_tokens)
+    return set_damaged (error);
+  g_mutex_lock (&cache->lock);
+  grow_tables (cache, n_pages);
+  g_mutex_unlock (&cache->lock);
+  cache->head = head;
+  cache->skip = skip;
+  for (guint at = 0; at < n_pages; at++) {
+    guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
+    gsize size;
+    gpointer data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
+    Page *page;
+
+    cache->n_pages = at + 1;
+    if (!data && first >= head && end <= head + skip) /* forgotten */
+      continue;
+    if (!data || size != page_size (cache))
+      return set_damaged (error);
+    page = page_new_in_file (cache, file, data, error);
+    if (!page)
+      return FALSE;
+    put_page (cache, at, page);
+  }
+  g_atomic_int_set (&cache->length, length);
+  for (guint i = 0; cache->indexes && i < heads; i++) {
+    LycheeIndexParams params;
+    LycheeIndex *index;
+    gconstpointer data;
+    gsize size;
+
+    if (!cache->indexes[i])
+      continue;
+    data = lychee_file_get (file, LYCHEE_CACHE_FILE_INDEX, i, &size);
+    get_index_params (cache, i, &params);
+    index = data ? lychee_index_read (&params, data, size) : NULL;
+    if (!index || !covers (cache, index)) {
+      lychee_index_free (index);
+      return set_damaged (error);
+    }
+    lychee_index_free (cache->indexes[i]);
+    cache->indexes[i] = index;
+  }
+  return TRUE;
 }
 
 void
@@ -701,9 +939,11 @@ lychee_cache_get_origin (LycheeCache *cache)
 static void
 put_start (LycheeCache *cache, LycheeCache *start)
 {
-  for (guint at = 0; at < start->n_pages; at++)
+  for (guint at = 0; at < start->n_pages; at++) {
+    page_limit_peers (cache->pages[at], 0);
     page_copy_rows (cache, start->pages[at], cache->pages[at],
         MIN (LYCHEE_CACHE_PAGE_TOKENS, start->length - at * LYCHEE_CACHE_PAGE_TOKENS));
+  }
 }
 
 gboolean
@@ -743,6 +983,14 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
   return ok;
 }
 
+/**
+ * lychee_cache_add_chunk:
+ * @cache: a cache
+ * @chunk: a chunk
+ * @position: where its tokens begin
+ *
+ * Notes where the tokens of a chunk are.
+ */
 void
 lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
 {
@@ -753,6 +1001,14 @@ lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
   g_mutex_unlock (&cache->lock);
 }
 
+/**
+ * lychee_cache_get_n_chunks:
+ * @cache: a cache
+ *
+ * Gets how many chunks the cache knows.
+ *
+ * Returns: chunks
+ */
 guint
 lychee_cache_get_n_chunks (LycheeCache *cache)
 {
@@ -768,6 +1024,8 @@ lychee_cache_get_n_chunks (LycheeCache *cache)
  * lychee_cache_get_chunk:
  * @i: which, from 0
  * @position: (out) (optional): where its tokens begin
+ *
+ * Gets a chunk, and where its tokens are.
  *
  * Returns: (transfer full) (nullable): the chunk, or NULL if there are not so many
  */
@@ -830,6 +1088,29 @@ lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRow
   rows->value_offset = head_size (cache);
 }
 
+LycheePeer *
+lychee_cache_get_peer (LycheeCache *cache, guint at, gconstpointer owner)
+{
+  Page *page = cache->pages[at];
+  LycheePeer *peer;
+
+  if (!page)
+    return NULL;
+  for (GSList *l = page->peers; l; l = l->next)
+    if (((LycheePeer *) l->data)->owner == owner)
+      return l->data;
+  peer = g_new0 (LycheePeer, 1);
+  peer->owner = owner;
+  page->peers = g_slist_prepend (page->peers, peer);
+  return peer;
+}
+
+const guint16 *
+lychee_cache_get_page (LycheeCache *cache, guint at)
+{
+  return cache->pages[at] ? cache->pages[at]->data : NULL;
+}
+
 guint16 *
 lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token)
 {
@@ -851,13 +1132,9 @@ lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexi
     cache->indexing.local = g_memdup2 (indexing->local, cache->n_layers * sizeof *indexing->local);
   cache->indexes = g_new0 (LycheeIndex *, n);
   for (guint i = 0; i < n; i++) {
-    LycheeIndexParams params = {
-      .granularity = indexing->granularity,
-      .head_dim = cache->head_dim,
-      .scale = indexing->scale > 0 ? indexing->scale : 1 / sqrtf (cache->head_dim),
-      .seed = i,
-    };
+    LycheeIndexParams params;
 
+    get_index_params (cache, i, &params);
     if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
       cache->indexes[i] = lychee_index_new (&params);
   }

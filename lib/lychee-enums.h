@@ -95,6 +95,8 @@ LYCHEE_API GType lychee_backend_type_get_type (void);
  * @LYCHEE_BACKEND_ERROR_UNSUPPORTED: the device cannot run this model, or this kind of index
  * @LYCHEE_BACKEND_ERROR_NO_MEMORY: the device has not enough memory
  * @LYCHEE_BACKEND_ERROR_COMPUTE: the device failed; this process cannot use it any more
+ *
+ * Why a device cannot compute.
  */
 typedef enum {
   LYCHEE_BACKEND_ERROR_UNAVAILABLE,
@@ -103,6 +105,16 @@ typedef enum {
   LYCHEE_BACKEND_ERROR_COMPUTE,
 } LycheeBackendError;
 
+#define LYCHEE_TYPE_BACKEND_ERROR (lychee_backend_error_get_type ())
+LYCHEE_API GType lychee_backend_error_get_type (void);
+
+/**
+ * lychee_backend_error_quark:
+ *
+ * The domain of errors of the kind LycheeBackendError.
+ *
+ * Returns: a quark
+ */
 LYCHEE_API GQuark lychee_backend_error_quark (void);
 
 /**

@@ -481,14 +481,25 @@ settle_hypothesis (LycheeHygiene *self, GPtrArray *cues)
     pass_markup (self, g_steal_pointer (&self->hypothesis), cues);
 }
 
+/* Whether one of the texts begins as the other does: half of the shorter one, at least. */
+static gboolean
+begins_alike (const char *a, const char *b)
+{
+  gsize shorter = MIN (strlen (a), strlen (b));
+  gsize same = 0;
+
+  while (same < shorter && g_ascii_tolower (a[same]) == g_ascii_tolower (b[same]))
+    same++;
+  return same * 2 >= shorter && same > 0;
+}
+
+/* Whether @cue says what @hypothesis said, better. */
 static gboolean
 replaces (const LycheeCue *cue, const LycheeCue *hypothesis)
 {
   if (cue->start == LYCHEE_TIME_NONE || hypothesis->start == LYCHEE_TIME_NONE)
     return TRUE;
-  return cue->start == hypothesis->start ||
-         (hypothesis->end != LYCHEE_TIME_NONE && cue->start < hypothesis->end &&
-             cue->start >= hypothesis->start);
+  return cue->start == hypothesis->start && begins_alike (cue->text, hypothesis->text);
 }
 
 /**

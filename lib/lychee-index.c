@@ -119,6 +119,7 @@ lychee_index_append (
   if (index->begin == index->end)
     index->begin = first;
   index->end = first + n;
+  index->version++;
   return TRUE;
 }
 
@@ -132,6 +133,7 @@ cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
     lychee_tree_cut (index, rows, begin, end);
   index->begin = begin;
   index->end = end;
+  index->version++;
   if (index->end <= index->begin) {
     index->begin = index->end = 0;
     index->n_made = 0; /* what comes makes the same index as in a new one */

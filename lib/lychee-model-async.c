@@ -48,6 +48,8 @@ lychee_model_new_async (
  * @result: what the callback was given
  * @error: return location for a %LYCHEE_MODEL_ERROR or %LYCHEE_TOKENIZER_ERROR
  *
+ * Ends [func@Model.new_async].
+ *
  * Returns: (transfer full): the model
  */
 LycheeModel *

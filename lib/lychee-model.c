@@ -21,6 +21,13 @@
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
+/**
+ * lychee_model_error_quark:
+ *
+ * The domain of errors of the kind LycheeModelError.
+ *
+ * Returns: a quark
+ */
 G_DEFINE_QUARK (lychee-model-error-quark, lychee_model_error)
 /* clang-format on */
 

@@ -245,6 +245,8 @@ lychee_question_new (const char *prompt)
  * lychee_question_copy:
  * @question: a question
  *
+ * Copies a question.
+ *
  * Returns: (transfer full): a question with the same settings, and a sampler of its own
  */
 LycheeQuestion *
@@ -291,6 +293,8 @@ lychee_question_set_prompt (LycheeQuestion *question, const char *prompt)
  * lychee_question_get_prompt:
  * @question: a question
  *
+ * Gets what is asked.
+ *
  * Returns: (transfer none): what is asked
  */
 const char *
@@ -317,6 +321,8 @@ lychee_question_set_system_prompt (LycheeQuestion *question, const char *system_
 /**
  * lychee_question_get_system_prompt:
  * @question: a question
+ *
+ * Gets what the model is told ahead of the prompt.
  *
  * Returns: (transfer none) (nullable): what the model is told ahead of the prompt
  */
@@ -392,6 +398,8 @@ lychee_question_set_max_tokens (LycheeQuestion *question, guint max_tokens)
  * lychee_question_get_max_tokens:
  * @question: a question
  *
+ * Gets how long the answer may become.
+ *
  * Returns: tokens of the answer at the most, or 0
  */
 guint
@@ -421,6 +429,8 @@ lychee_question_set_sampler (LycheeQuestion *question, LycheeSampler *sampler)
 /**
  * lychee_question_get_sampler:
  * @question: a question
+ *
+ * Gets how tokens are chosen.
  *
  * Returns: (transfer none) (nullable): how tokens are chosen
  */
@@ -452,6 +462,8 @@ lychee_question_set_stop (LycheeQuestion *question, const char *const *stop)
  * lychee_question_get_stop:
  * @question: a question
  *
+ * Gets what ends the answer.
+ *
  * Returns: (transfer none) (nullable) (array zero-terminated=1): strings that end the answer
  */
 const char *const *
@@ -478,6 +490,8 @@ lychee_question_set_language (LycheeQuestion *question, const char *language)
 /**
  * lychee_question_get_language:
  * @question: a question
+ *
+ * Gets the language to answer in.
  *
  * Returns: (transfer none) (nullable): the language to answer in
  */
@@ -509,6 +523,8 @@ lychee_question_set_evidence (LycheeQuestion *question, guint evidence)
 /**
  * lychee_question_get_evidence:
  * @question: a question
+ *
+ * Gets how many pieces of evidence the answer is to have.
  *
  * Returns: how many pieces of evidence the answer is to have
  */

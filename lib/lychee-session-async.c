@@ -220,6 +220,8 @@ lychee_session_ask_async (LycheeSession *session, LycheeQuestion *question, Lych
  * @result: what the callback was given
  * @error: return location for an error
  *
+ * Ends [method@Session.ask_async].
+ *
  * Returns: (transfer full): the answer, as from [method@Session.ask]
  */
 LycheeAnswer *
@@ -271,6 +273,8 @@ lychee_session_append_text_async (LycheeSession *session, const char *text, cons
  * @result: what the callback was given
  * @error: return location for an error
  *
+ * Ends [method@Session.append_text_async].
+ *
  * Returns: FALSE with an error as from [method@Session.append_text]
  */
 gboolean
@@ -310,6 +314,8 @@ lychee_session_flush_async (LycheeSession *session, GCancellable *cancellable,
  * @session: a session
  * @result: what the callback was given
  * @error: return location for an error
+ *
+ * Ends [method@Session.flush_async].
  *
  * Returns: FALSE with an error as from [method@Session.append_text]
  */

@@ -44,6 +44,13 @@
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
+/**
+ * lychee_session_error_quark:
+ *
+ * The domain of errors of the kind LycheeSessionError.
+ *
+ * Returns: a quark
+ */
 G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
 /* clang-format on */
 
@@ -51,7 +58,12 @@ G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_EMPTY, "empty"),
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_TEMPLATE, "template"),
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_NO_ROOM, "no-room"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"))
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_WRITE, "write"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_READ, "read"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_DAMAGED, "damaged"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_VERSION, "version"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_MODEL, "model"))
 
 enum {
   PROP_0,
@@ -319,62 +331,163 @@ lychee_session_class_init (LycheeSessionClass *klass)
   object->set_property = lychee_session_set_property;
   object->get_property = lychee_session_get_property;
 
+  /**
+   * LycheeSession:model:
+   *
+   * The language model.
+   */
   props[PROP_MODEL] =
       g_param_spec_object ("model", "Model", "The language model", LYCHEE_TYPE_MODEL, flags);
+  /**
+   * LycheeSession:cache:
+   *
+   * Where keys and values are kept; made for the model when not given.
+   */
   props[PROP_CACHE] = g_param_spec_object ("cache", "Cache",
       "Where keys and values are kept; made for the model when not given", LYCHEE_TYPE_CACHE,
       flags);
+  /**
+   * LycheeSession:template:
+   *
+   * Chat template; unknown: the one in the model file.
+   */
   props[PROP_TEMPLATE] = g_param_spec_enum ("template", "Template",
       "Chat template; unknown: the one in the model file", LYCHEE_TYPE_CHAT_FORMAT,
       LYCHEE_CHAT_FORMAT_UNKNOWN, flags);
+  /**
+   * LycheeSession:system-prompt:
+   *
+   * What the model is told before the transcript; empty: nothing.
+   */
   props[PROP_SYSTEM_PROMPT] = g_param_spec_string ("system-prompt", "System prompt",
       "What the model is told before the transcript; empty: nothing", DEFAULT_SYSTEM_PROMPT, flags);
+  /**
+   * LycheeSession:max-context:
+   *
+   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for.
+   */
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
       "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
       "for more, YaRN stretches its positions",
       0, 1u << 24, 0, flags);
+  /**
+   * LycheeSession:max-memory:
+   *
+   * Bytes of keys, values and index, with those of all answers under way; 0: no limit.
+   */
   props[PROP_MAX_MEMORY] = g_param_spec_uint64 ("max-memory", "Maximum memory",
       "Bytes of keys, values and index, with those of all answers under way; 0: no limit", 0,
       G_MAXUINT64, 0, flags);
+  /**
+   * LycheeSession:reserve:
+   *
+   * Tokens of the context that the transcript leaves free for a question and its answer.
+   */
   props[PROP_RESERVE] = g_param_spec_uint ("reserve", "Reserve",
       "Tokens of the context that the transcript leaves free for a question and its answer", 0,
       1u << 24, DEFAULT_RESERVE, flags);
+  /**
+   * LycheeSession:threads:
+   *
+   * Threads that compute; 0: one for each processor core.
+   */
   props[PROP_THREADS] = g_param_spec_uint ("threads", "Threads",
       "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
+  /**
+   * LycheeSession:granularity:
+   *
+   * What the index finds: tokens, or chunks as LycheeCluster was published.
+   */
   props[PROP_GRANULARITY] = g_param_spec_enum ("granularity", "Granularity",
       "What the index finds: tokens, or chunks as LycheeCluster was published",
       LYCHEE_TYPE_GRANULARITY, LYCHEE_GRANULARITY_TOKEN, flags);
+  /**
+   * LycheeSession:sinks:
+   *
+   * Tokens at the beginning that sparse attention always reads.
+   */
   props[PROP_SINKS] = g_param_spec_uint ("sinks", "Sinks",
       "Tokens at the beginning that sparse attention always reads", 0, 65536, LYCHEE_DEFAULT_SINKS,
       flags);
+  /**
+   * LycheeSession:window:
+   *
+   * Tokens at the end that sparse attention always reads.
+   */
   props[PROP_WINDOW] =
       g_param_spec_uint ("window", "Window", "Tokens at the end that sparse attention always reads",
           0, 65536, LYCHEE_DEFAULT_WINDOW, flags);
+  /**
+   * LycheeSession:prefill:
+   *
+   * How transcript and questions are read: dense, or sparse at a flat cost.
+   */
   props[PROP_PREFILL] = g_param_spec_enum ("prefill", "Prefill",
       "How transcript and questions are read: dense, or sparse at a flat cost",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_DENSE, flags);
+  /**
+   * LycheeSession:overflow:
+   *
+   * What happens when context or memory is used up.
+   */
   props[PROP_OVERFLOW] =
       g_param_spec_enum ("overflow", "Overflow", "What happens when context or memory is used up",
           LYCHEE_TYPE_OVERFLOW, LYCHEE_OVERFLOW_ERROR, flags);
+  /**
+   * LycheeSession:backend:
+   *
+   * What computes; auto: a CUDA device where there is a usable one.
+   */
   props[PROP_BACKEND] = g_param_spec_enum ("backend", "Backend",
       "What computes; auto: a CUDA device where there is a usable one", LYCHEE_TYPE_BACKEND_TYPE,
       LYCHEE_BACKEND_AUTO, flags);
+  /**
+   * LycheeSession:cuda-device:
+   *
+   * Number of the CUDA device, as nvidia-smi counts them.
+   */
   props[PROP_CUDA_DEVICE] = g_param_spec_uint ("cuda-device", "CUDA device",
       "Number of the CUDA device, as nvidia-smi counts them", 0, 255, 0, flags);
+  /**
+   * LycheeSession:attention:
+   *
+   * How each token of an answer reads the transcript: sparse at a flat cost, or dense.
+   */
   props[PROP_ATTENTION] = g_param_spec_enum ("attention", "Attention",
       "How each token of an answer reads the transcript: sparse at a flat cost, or dense",
       LYCHEE_TYPE_ATTENTION_MODE, LYCHEE_ATTENTION_SPARSE, any_time);
+  /**
+   * LycheeSession:budget:
+   *
+   * Tokens that sparse attention reads, sinks and window included; up to this length it is dense.
+   */
   props[PROP_BUDGET] = g_param_spec_uint ("budget", "Budget",
       "Tokens that sparse attention reads, sinks and window included; up to this length it is "
       "dense",
       1, 1u << 24, LYCHEE_DEFAULT_BUDGET, any_time);
+  /**
+   * LycheeSession:beam:
+   *
+   * Coarse nodes of the index are opened until they hold beam times the budget; 0: the default.
+   */
   props[PROP_BEAM] = g_param_spec_double ("beam", "Beam",
       "Coarse nodes of the index are opened until they hold beam times the budget; 0: the "
       "default",
       0, 1000, 0, any_time);
+  /**
+   * LycheeSession:rest:
+   *
+   * What becomes of the tokens that sparse attention does not read.
+   */
   props[PROP_REST] = g_param_spec_enum ("rest", "Rest",
       "What becomes of the tokens that sparse attention does not read", LYCHEE_TYPE_REST,
       LYCHEE_REST_ESTIMATE, any_time);
+  /**
+   * LycheeSession:audit:
+   *
+   * Every so many tokens of an answer one layer is answered densely too, to record in the
+   * statistics what sparse attention missed; 0: never.
+   */
   props[PROP_AUDIT] = g_param_spec_uint ("audit", "Audit",
       "Every so many tokens of an answer one layer is answered densely too, to record in the "
       "statistics what sparse attention missed; 0: never",
@@ -400,6 +513,8 @@ lychee_session_new (LycheeModel *model)
  * lychee_session_get_model:
  * @session: a session
  *
+ * Gets the model.
+ *
  * Returns: (transfer none): the model
  */
 LycheeModel *
@@ -412,12 +527,69 @@ lychee_session_get_model (LycheeSession *session)
  * lychee_session_get_cache:
  * @session: a session
  *
+ * Gets the cache.
+ *
  * Returns: (transfer none): the cache
  */
 LycheeCache *
 lychee_session_get_cache (LycheeSession *session)
 {
   return session->cache;
+}
+
+LycheeCache *
+lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template)
+{
+  LycheeCache *cache;
+
+  g_mutex_lock (&session->lock);
+  cache = g_object_ref (session->cache);
+  if (template)
+    *template = session->template;
+  g_mutex_unlock (&session->lock);
+  return cache;
+}
+
+/**
+ * lychee_session_fork:
+ * @session: a session
+ * @error: return location for a %LYCHEE_CACHE_ERROR
+ *
+ * Makes a session that has read what this one has, and goes its own way from there: what either
+ * reads later the other does not see. It has the same settings, and shares all full pages of keys
+ * and values; max-memory holds for both together. What [method@Session.append_text] holds back is
+ * not in it: call [method@Session.flush] before.
+ *
+ * May be called in any thread.
+ *
+ * Returns: (transfer full): the new session
+ */
+LycheeSession *
+lychee_session_fork (LycheeSession *session, GError **error)
+{
+  LycheeChatFormat template;
+  g_autoptr (LycheeCache) cache = NULL, own = NULL;
+  LycheeSession *fork;
+
+  g_return_val_if_fail (LYCHEE_IS_SESSION (session), NULL);
+
+  cache = lychee_session_ref_cache (session, &template);
+  own = lychee_cache_fork (cache, error);
+  if (!own)
+    return NULL;
+  g_mutex_lock (&session->lock);
+  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "cache", own, "template",
+      template, "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
+      session->threads, "granularity", session->granularity, "sinks", session->sinks, "window",
+      session->window, "prefill", session->prefill, "overflow", session->overflow, "backend",
+      session->backend_type, "cuda-device", session->cuda_device, NULL);
+  fork->attention = session->attention;
+  if (session->backend)
+    fork->backend = lychee_backend_ref (session->backend);
+  g_mutex_unlock (&session->lock);
+  fork->max_memory = lychee_cache_get_max_bytes (own);
+  fork->begun = lychee_cache_get_length (own) > 0;
+  return fork;
 }
 
 guint
@@ -454,6 +626,7 @@ lychee_session_count_transcript (LycheeCache *cache)
 GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
+  g_autoptr (LycheeCache) cache = lychee_session_ref_cache (session, NULL);
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
@@ -465,16 +638,16 @@ lychee_session_get_stats (LycheeSession *session)
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
   g_variant_builder_add (&b, "{sv}", "transcript-tokens",
-      g_variant_new_uint32 (lychee_session_count_transcript (session->cache)));
-  lychee_cache_get_lost (session->cache, &left_out, &forgotten);
+      g_variant_new_uint32 (lychee_session_count_transcript (cache)));
+  lychee_cache_get_lost (cache, &left_out, &forgotten);
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
   g_variant_builder_add (
-      &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (session->cache)));
+      &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
   g_variant_builder_add (&b, "{sv}", "stretch",
-      g_variant_new_double (lychee_model_get_stretch (
-          session->model, lychee_cache_get_rope_context (session->cache))));
+      g_variant_new_double (
+          lychee_model_get_stretch (session->model, lychee_cache_get_rope_context (cache))));
   g_variant_builder_add (
       &b, "{sv}", "memory-weights", g_variant_new_uint64 (session->need.weights));
   g_variant_builder_add (&b, "{sv}", "memory-cache", g_variant_new_uint64 (session->need.cache));
@@ -482,11 +655,11 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (
       &b, "{sv}", "memory-available", g_variant_new_uint64 (session->memory_available));
   g_variant_builder_add (
-      &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
+      &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (cache)));
   g_variant_builder_add (
-      &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (session->cache)));
-  g_variant_builder_add (&b, "{sv}", "index-bytes",
-      g_variant_new_uint64 (lychee_cache_get_index_bytes (session->cache)));
+      &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
   g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));
   g_variant_builder_add (
       &b, "{sv}", "dense-fallbacks", g_variant_new_uint64 (stats.dense_fallback));
@@ -549,9 +722,9 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
 }
 
 static gboolean
-open_backend (LycheeSession *s, GError **error)
+open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (s->cache);
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
   gboolean ok;
 
   g_mutex_lock (&s->lock);
@@ -566,9 +739,9 @@ open_backend (LycheeSession *s, GError **error)
 /* Whether the session fits into the memory of the machine. A session over another's cache adds
  * nothing to it. */
 static gboolean
-check_memory (LycheeSession *s, GError **error)
+check_memory (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  guint n_tokens = lychee_cache_get_max_tokens (s->cache);
+  guint n_tokens = lychee_cache_get_max_tokens (cache);
   guint64 need = lychee_memory_sum (&s->need), spare;
 
   if (need <= s->memory_available || lychee_backend_get_kind (s->backend) != LYCHEE_BACKEND_CPU)
@@ -592,21 +765,24 @@ check_memory (LycheeSession *s, GError **error)
 gboolean
 lychee_session_check_ready (LycheeSession *s, GError **error)
 {
-  if (lychee_cache_get_n_layers (s->cache) != lychee_model_get_n_layers (s->model) ||
-      lychee_cache_get_n_kv_heads (s->cache) != lychee_model_get_n_kv_heads (s->model) ||
-      lychee_cache_get_head_dim (s->cache) != lychee_model_get_head_dim (s->model)) {
+  LycheeChatFormat template;
+  g_autoptr (LycheeCache) cache = lychee_session_ref_cache (s, &template);
+
+  if (lychee_cache_get_n_layers (cache) != lychee_model_get_n_layers (s->model) ||
+      lychee_cache_get_n_kv_heads (cache) != lychee_model_get_n_kv_heads (s->model) ||
+      lychee_cache_get_head_dim (cache) != lychee_model_get_head_dim (s->model)) {
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE,
         "The cache is that of another model: it has %u layers, %u KV heads and %u dimensions, and "
         "“%s” "
         "has %u, %u and %u",
-        lychee_cache_get_n_layers (s->cache), lychee_cache_get_n_kv_heads (s->cache),
-        lychee_cache_get_head_dim (s->cache), lychee_model_get_path (s->model),
+        lychee_cache_get_n_layers (cache), lychee_cache_get_n_kv_heads (cache),
+        lychee_cache_get_head_dim (cache), lychee_model_get_path (s->model),
         lychee_model_get_n_layers (s->model), lychee_model_get_n_kv_heads (s->model),
         lychee_model_get_head_dim (s->model));
     return FALSE;
   }
-  if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    return open_backend (s, error) && check_memory (s, error);
+  if (template != LYCHEE_CHAT_FORMAT_UNKNOWN)
+    return open_backend (s, cache, error) && check_memory (s, cache, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral, qwen3, phi3, "
       "phi4, granite or plain",

@@ -52,6 +52,8 @@ LYCHEE_API const char *lychee_boundary_to_string (LycheeBoundary boundary);
  * @length: bytes of source text that it stands for (0 for the later parts of a character that was
  *   split over several tokens: the first part carries the whole character's bytes)
  * @offset: byte offset of that text; what it counts from is said where a token is handed out
+ *
+ * A token, and the text that it stands for.
  */
 typedef struct {
   gint32 id;

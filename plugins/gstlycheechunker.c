@@ -204,11 +204,11 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_chunker_chain);
-  gst_pad_set_event_function (self->sinkpad, gst_lychee_chunker_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_use_fixed_caps (self->srcpad);
+  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_chunker_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -442,7 +442,8 @@ gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
   if (!gst_pad_has_current_caps (self->srcpad)) {
     gst_buffer_unref (buffer);
-    return GST_FLOW_NOT_NEGOTIATED;
+    /* Shutting down takes the caps away too. */
+    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
   }
   if (GST_BUFFER_IS_DISCONT (buffer)) {
     ret = gst_lychee_chunker_drain (self);

@@ -180,7 +180,8 @@ static GstStateChangeReturn gst_lychee_decoder_change_state (
     GstElement *element, GstStateChange transition);
 static gboolean gst_lychee_decoder_send_event (GstElement *element, GstEvent *event);
 static GstFlowReturn gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
-static gboolean gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static GstFlowReturn gst_lychee_decoder_sink_event (
+    GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_decoder_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_decoder_sink_query (GstPad *pad, GstObject *parent, GstQuery *query);
 static gboolean gst_lychee_decoder_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
@@ -394,7 +395,7 @@ gst_lychee_decoder_init (GstLycheeDecoder *self)
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_decoder_chain);
-  gst_pad_set_event_function (self->sinkpad, gst_lychee_decoder_sink_event);
+  gst_pad_set_event_full_function (self->sinkpad, gst_lychee_decoder_sink_event);
   gst_pad_set_query_function (self->sinkpad, gst_lychee_decoder_sink_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
 
@@ -922,20 +923,22 @@ gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
 }
 
 /* What downstream takes: the first of ours that it does. */
-static gboolean
+static GstFlowReturn
 gst_lychee_decoder_set_caps (GstLycheeDecoder *self, GstCaps *caps)
 {
   GstCaps *own, *possible;
+  GstFlowReturn ret;
   gboolean json;
 
   if (!lychee_model_slot_check_caps (&self->slot, GST_ELEMENT (self), self->sinkpad, caps))
-    return FALSE;
+    return GST_FLOW_NOT_NEGOTIATED;
   own = gst_static_pad_template_get_caps (&src_template);
   possible = gst_pad_peer_query_caps (self->srcpad, own);
   gst_caps_unref (own);
   if (gst_caps_is_empty (possible)) {
     gst_caps_unref (possible);
-    return FALSE;
+    ret = lychee_answer_queue_get_result (self->queue);
+    return ret == GST_FLOW_FLUSHING ? ret : GST_FLOW_NOT_NEGOTIATED;
   }
   possible = gst_caps_fixate (gst_caps_truncate (possible));
   json = gst_structure_has_name (gst_caps_get_structure (possible, 0), "application/x-json");
@@ -943,13 +946,13 @@ gst_lychee_decoder_set_caps (GstLycheeDecoder *self, GstCaps *caps)
   self->json = json;
   GST_OBJECT_UNLOCK (self);
   GST_DEBUG_OBJECT (self, "downstream takes %" GST_PTR_FORMAT, possible);
-  lychee_answer_queue_push_event (self->queue, gst_event_new_caps (possible));
+  ret = lychee_answer_queue_push_event (self->queue, gst_event_new_caps (possible));
   gst_caps_unref (possible);
-  return TRUE;
+  return ret;
 }
 
 /* The answer comes after the end of the transcript, so its segment has no end. */
-static gboolean
+static GstFlowReturn
 gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
 {
   const GstSegment *segment;
@@ -983,7 +986,7 @@ gst_lychee_decoder_segment (GstLycheeDecoder *self, GstEvent *event)
 }
 
 /* End of the transcript: all of it is asked about, or what no summary was about yet. */
-static gboolean
+static GstFlowReturn
 gst_lychee_decoder_end (GstLycheeDecoder *self, GstEvent *event)
 {
   g_autoptr (LycheeAsk) ask = new_ask (self, LYCHEE_ASK_FINAL);
@@ -993,7 +996,7 @@ gst_lychee_decoder_end (GstLycheeDecoder *self, GstEvent *event)
   return lychee_answer_queue_push_event (self->queue, event);
 }
 
-static gboolean
+static GstFlowReturn
 gst_lychee_decoder_gap (GstLycheeDecoder *self, GstEvent *event)
 {
   GstClockTime time, duration;
@@ -1004,24 +1007,26 @@ gst_lychee_decoder_gap (GstLycheeDecoder *self, GstEvent *event)
     time += duration;
   advance (self, time, time);
   gst_event_unref (event);
-  return TRUE;
+  return GST_FLOW_OK;
 }
 
-static gboolean
+static GstFlowReturn
 gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
 {
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (parent);
   GstCaps *caps;
-  gboolean ret;
+  GstFlowReturn ret;
 
   GST_LOG_OBJECT (self, "%" GST_PTR_FORMAT, event);
 
   switch (GST_EVENT_TYPE (event)) {
   case GST_EVENT_FLUSH_START:
-    return lychee_answer_queue_flush_start (self->queue, event);
+    lychee_answer_queue_flush_start (self->queue, event);
+    return GST_FLOW_OK;
   case GST_EVENT_FLUSH_STOP:
     self->flushed = TRUE;
-    return lychee_answer_queue_flush_stop (self->queue, event);
+    lychee_answer_queue_flush_stop (self->queue, event);
+    return GST_FLOW_OK;
   case GST_EVENT_STREAM_START:
     /* Which cache what comes belongs to is said by each buffer; until one comes there is none. */
     forget_transcript (self);
@@ -1041,13 +1046,13 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   case GST_EVENT_CUSTOM_DOWNSTREAM:
   case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
     if (take_event (self, event))
-      return TRUE;
+      return GST_FLOW_OK;
     if (gst_event_has_name (event, "lychee-truncated")) {
       GST_OBJECT_LOCK (self);
       self->truncated = TRUE;
       GST_OBJECT_UNLOCK (self);
       gst_event_unref (event);
-      return TRUE;
+      return GST_FLOW_OK;
     }
     break;
   default:
@@ -1055,7 +1060,7 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   }
   if (GST_EVENT_IS_SERIALIZED (event))
     return lychee_answer_queue_push_event (self->queue, event);
-  return gst_pad_event_default (pad, parent, event);
+  return gst_pad_event_default (pad, parent, event) ? GST_FLOW_OK : GST_FLOW_ERROR;
 }
 
 static gboolean

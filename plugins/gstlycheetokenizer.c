@@ -39,6 +39,7 @@
 
 #include <string.h>
 
+#include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
 #include "lychee-text-join.h"
@@ -171,13 +172,13 @@ gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_tokenizer_chain);
-  gst_pad_set_event_function (self->sinkpad, gst_lychee_tokenizer_sink_event);
   gst_pad_set_query_function (self->sinkpad, gst_lychee_tokenizer_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_query);
   gst_pad_use_fixed_caps (self->srcpad);
+  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_tokenizer_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -552,7 +553,8 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
 
   if (!gst_pad_has_current_caps (self->srcpad) || !ensure_encoder (self)) {
     gst_buffer_unref (buffer);
-    return GST_FLOW_NOT_NEGOTIATED;
+    /* Shutting down takes the caps away too. */
+    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
   }
   if (GST_BUFFER_IS_DISCONT (buffer)) {
     ret = gst_lychee_tokenizer_drain (self);

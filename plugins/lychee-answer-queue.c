@@ -220,13 +220,41 @@ set_apart (LycheeAnswerQueue *queue, LycheeJob *job, GstBuffer *buffer)
   return GST_MINI_OBJECT_CAST (buffer);
 }
 
+/* With the lock: what has to come before any buffer, wherever it is: after a flush, somebody may
+ * ask before there is a segment. @none: whether none will come before the next event, an end or the
+ * like. */
+static GstMiniObject *
+take_setup (LycheeAnswerQueue *queue, gboolean *none)
+{
+  for (GList *l = queue->items.head; l != NULL; l = l->next) {
+    GstEvent *event = ((Item *) l->data)->event;
+
+    if (event == NULL)
+      continue;
+    if (GST_EVENT_TYPE (event) != GST_EVENT_STREAM_START &&
+        GST_EVENT_TYPE (event) != GST_EVENT_CAPS && GST_EVENT_TYPE (event) != GST_EVENT_SEGMENT) {
+      *none = TRUE;
+      break;
+    }
+    gst_event_ref (event);
+    item_free (l->data);
+    g_queue_delete_link (&queue->items, l);
+    return GST_MINI_OBJECT_CAST (event);
+  }
+  return NULL;
+}
+
 /* With the lock: the next thing to push, or NULL while there is none. An event waits for all that
  * was asked before it. */
 static GstMiniObject *
 take_next (LycheeAnswerQueue *queue)
 {
+  gboolean none = FALSE;
+  GstMiniObject *setup = queue->segment ? NULL : take_setup (queue, &none);
   GList *l = queue->items.head;
 
+  if (setup != NULL)
+    return setup;
   while (l != NULL) {
     Item *item = l->data;
     GList *next = l->next;
@@ -241,13 +269,13 @@ take_next (LycheeAnswerQueue *queue)
       item_free (g_queue_pop_head (&queue->items));
       return GST_MINI_OBJECT_CAST (event);
     }
-    while ((buffer = g_queue_pop_head (&item->job->output)) != NULL) {
+    while ((queue->segment || none) && (buffer = g_queue_pop_head (&item->job->output)) != NULL) {
       g_cond_broadcast (&queue->changed);
-      if (queue->result == GST_FLOW_OK)
+      if (queue->result == GST_FLOW_OK && queue->segment)
         return set_apart (queue, item->job, buffer);
       gst_buffer_unref (buffer);
     }
-    if (item->job->done) {
+    if (item->job->done && item->job->output.length == 0) {
       g_queue_delete_link (&queue->items, l);
       item_free (item);
     } else if (!item->job->interleave) {
@@ -529,7 +557,7 @@ lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n)
   g_mutex_unlock (&queue->lock);
 }
 
-gboolean
+GstFlowReturn
 lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event)
 {
   gboolean open;
@@ -541,7 +569,7 @@ lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event)
   g_mutex_unlock (&queue->lock);
   if (!open)
     gst_event_unref (event);
-  return open;
+  return open ? GST_FLOW_OK : GST_FLOW_FLUSHING;
 }
 
 gboolean

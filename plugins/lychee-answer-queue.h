@@ -40,8 +40,8 @@ void lychee_answer_queue_forget_result (LycheeAnswerQueue *queue);
 /* How many answers are made at a time. */
 void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
 
-/* Behind all that was asked before. Takes @event. */
-gboolean lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event);
+/* Behind all that was asked before. Takes @event. FLUSHING where nothing is taken. */
+GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event);
 /* FALSE where nothing is taken. @interleave: its pieces may go between those of other answers.
  * Takes a reference of @ask. */
 gboolean lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave);

@@ -69,6 +69,17 @@ map_error (const GError *error, GQuark *domain, int *code)
       *domain = GST_RESOURCE_ERROR;
       *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
       break;
+    case LYCHEE_SESSION_ERROR_WRITE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_WRITE;
+      break;
+    case LYCHEE_SESSION_ERROR_READ:
+    case LYCHEE_SESSION_ERROR_DAMAGED:
+    case LYCHEE_SESSION_ERROR_VERSION:
+    case LYCHEE_SESSION_ERROR_MODEL:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_READ;
+      break;
     }
   }
 }
@@ -115,6 +126,43 @@ void
 lychee_element_post_warning (GstElement *element, const GError *error, const char *text)
 {
   post (element, GST_MESSAGE_WARNING, error, text);
+}
+
+typedef struct {
+  GstPadEventFunction function;
+  GstPad *srcpad;
+} EventFunction;
+
+static GstFlowReturn
+on_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  EventFunction *data = pad->eventdata;
+  gboolean caps = GST_EVENT_TYPE (event) == GST_EVENT_CAPS;
+
+  if (data->function (pad, parent, event))
+    return GST_FLOW_OK;
+  if (GST_PAD_IS_FLUSHING (data->srcpad))
+    return GST_FLOW_FLUSHING;
+  return caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR;
+}
+
+/**
+ * lychee_pad_set_event_function:
+ * @sinkpad: a pad
+ * @srcpad: the pad on the other side of the same element
+ * @function: the event function of @sinkpad
+ *
+ * Sets an event function of which upstream can tell that it fails because the element is being shut
+ * down: on the way from PAUSED to READY the source pad is flushing first.
+ */
+void
+lychee_pad_set_event_function (GstPad *sinkpad, GstPad *srcpad, GstPadEventFunction function)
+{
+  EventFunction *data = g_new (EventFunction, 1);
+
+  data->function = function;
+  data->srcpad = srcpad;
+  gst_pad_set_event_full_function_full (sinkpad, on_event, data, g_free);
 }
 
 /**

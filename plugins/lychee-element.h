@@ -9,6 +9,7 @@ G_BEGIN_DECLS
 
 void lychee_element_post_error (GstElement *element, const GError *error, const char *text);
 void lychee_element_post_warning (GstElement *element, const GError *error, const char *text);
+void lychee_pad_set_event_function (GstPad *sinkpad, GstPad *srcpad, GstPadEventFunction function);
 gboolean lychee_segment_goes_back (const GstSegment *segment);
 gboolean lychee_segment_goes_on (const GstSegment *segment, GstClockTime end);
 char *lychee_format_time (GstClockTime time);

@@ -149,6 +149,32 @@ absolute_path (const char *path)
   return path != NULL ? g_canonicalize_filename (path, NULL) : NULL;
 }
 
+static void
+post_progress (GstElement *element, GstProgressType type, const char *format, const char *what)
+{
+  char *text = g_strdup_printf (format, what);
+
+  gst_element_post_message (
+      element, gst_message_new_progress (GST_OBJECT_CAST (element), type, "model", text));
+  g_free (text);
+}
+
+/* Loads a model, and says so on the bus: it may take a while. (transfer full) (nullable) */
+static LycheeModel *
+load (GstElement *element, const char *path, GError **error)
+{
+  LycheeModel *model;
+
+  GST_INFO_OBJECT (element, "loads model %s", path);
+  post_progress (element, GST_PROGRESS_TYPE_START, "Loading the model %s", path);
+  model = lychee_model_new_from_file (path, error);
+  if (model != NULL)
+    post_progress (element, GST_PROGRESS_TYPE_COMPLETE, "The model %s is loaded", path);
+  else
+    post_progress (element, GST_PROGRESS_TYPE_ERROR, "The model %s cannot be loaded", path);
+  return model;
+}
+
 /* Own context, downstream, upstream, the application, and last a fresh one, which the others are
  * told of. (transfer full) (nullable) */
 static LycheeModel *
@@ -185,8 +211,7 @@ find_or_load (GstElement *element, const char *path, GError **error)
   else
     file = g_strdup (LYCHEE_DEFAULT_MODEL);
 
-  GST_INFO_OBJECT (element, "loads model %s", file);
-  model = lychee_model_new_from_file (file, error);
+  model = load (element, file, error);
   if (model != NULL) {
     context = context_new (model, file);
     gst_element_set_context (element, context);
@@ -281,7 +306,7 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
     g_rec_mutex_lock (&context_lock);
     model = model_from_own_context (element, path);
     if (model == NULL)
-      model = lychee_model_new_from_file (path, NULL); /* it reports that itself when READY */
+      model = load (element, path, NULL); /* it reports that itself when READY */
     if (model != NULL) {
       context = context_new (model, path);
       gst_element_set_context (element, context);

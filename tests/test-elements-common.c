@@ -340,6 +340,18 @@ test_pipeline (const char *description)
   return gst_object_ref_sink (pipeline);
 }
 
+void
+test_unref_last (gpointer object)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  while (GST_OBJECT_REFCOUNT (object) > 1) {
+    g_assert_cmpint (g_get_monotonic_time (), <, until);
+    g_thread_yield ();
+  }
+  gst_object_unref (object);
+}
+
 char *
 test_own_answer (
     guint first, guint n, const char *question, LycheeSampler *sampler, guint max_tokens)
@@ -442,4 +454,52 @@ void
 test_hold_release (Hold *hold)
 {
   g_atomic_int_set (&hold->released, TRUE);
+}
+
+void
+test_trace_leaks (void)
+{
+  /* All but the registry's features, which stay, and tasks, which a thread that has ended lets go
+   * of a moment later. */
+  g_setenv ("GST_TRACERS",
+      "leaks(filters=\"GstElement,GstPad,GstBus,GstAllocator,GstBuffer,GstMemory,GstEvent,"
+      "GstMessage,GstQuery,GstCaps,GstContext,GstTagList\")",
+      TRUE);
+}
+
+GstTracer *
+test_find_leaks_tracer (void)
+{
+  /* The plugin is there from now on, with what it registers. */
+  GstElement *element = gst_object_ref_sink (gst_element_factory_make ("lycheedecoder", NULL));
+  GList *tracers = gst_tracing_get_active_tracers ();
+  GstTracer *leaks = NULL;
+
+  gst_object_unref (element);
+  for (GList *l = tracers; l != NULL; l = l->next)
+    if (g_str_equal (G_OBJECT_TYPE_NAME (l->data), "GstLeaksTracer"))
+      leaks = gst_object_ref (l->data);
+  g_list_free_full (tracers, gst_object_unref);
+  return leaks;
+}
+
+guint
+test_count_left (GstTracer *tracer)
+{
+  GstStructure *live = NULL;
+  const GValue *list;
+  guint left;
+
+  g_signal_emit_by_name (tracer, "get-live-objects", &live);
+  list = gst_structure_get_value (live, "live-objects-list");
+  left = gst_value_list_get_size (list);
+  for (guint i = 0; i < left; i++) {
+    const GstStructure *object = gst_value_get_structure (gst_value_list_get_value (list, i));
+    char *name = g_strdup_value_contents (gst_structure_get_value (object, "object"));
+
+    g_test_message ("left: %s", name);
+    g_free (name);
+  }
+  gst_structure_free (live);
+  return left;
 }

@@ -66,6 +66,8 @@ gboolean test_chain_wait_eos (Chain *chain);
 void test_assert_same_answer (const char *streamed, const char *told);
 
 GstElement *test_pipeline (const char *description);
+/* Lets go of the last reference; a thread of GStreamer's that has just ended may have had one. */
+void test_unref_last (gpointer object);
 
 /* What a session of our own answers to lines @first .. @first + @n - 1. (transfer full) */
 char *test_own_answer (
@@ -92,6 +94,12 @@ void test_hold_at (Hold *hold, Chain *chain, guint at);
 void test_hold_wait (Hold *hold);
 void test_hold_release (Hold *hold);
 void test_hold_clear (Hold *hold);
+
+/* Before main: GStreamer's leaks tracer is on. Then: it, if there is one (transfer full), with the
+ * plugin loaded; and how many objects are alive. */
+void test_trace_leaks (void);
+GstTracer *test_find_leaks_tracer (void);
+guint test_count_left (GstTracer *tracer);
 
 #define TEST_TEXT_CAPS "text/x-raw, format=(string)utf8"
 #define TEST_TIMEOUT (60 * GST_SECOND)

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Attention for few queries, dense and sparse: "split-k" decoding with online softmax (Milakov and
+ * Gimelshein 2018; Dao et al., Flash-Decoding, 2023), and the merging of splits.
+ *
+ * A block takes 8 queries of one KV head over one split of the keys, so that the heads of a group
+ * share each read of a key. The products run on tensor cores with 16 rows, of which 8 are the
+ * queries and 8 what rounding them to 16 bits lost: for one query group the tensor cores would be
+ * half empty anyway, and logits and weights are exact to about 22 bits. */
+
+#include "lychee-cuda-device.cuh"
+
+#define ROWS 8
+#define WARPS 4
+#define THREADS (WARPS * 32)
+
+template <typename T, int D> struct Shape {
+  static const int keys = D <= 128 ? 64 : 32; /* of a tile */
+  static const int stride = D + 8;            /* of a row in shared memory: no bank conflicts */
+  static const int p_stride = keys + 8;
+  static const int warp_keys = keys / WARPS;
+  static const int n_tiles = warp_keys / 8;               /* of 8 keys a warp in q k */
+  static const int o_tiles = (D / 8 + WARPS - 1) / WARPS; /* of 8 dims a warp in p v */
+  static const int shared = (2 * ROWS * (stride + p_stride) + 4 * keys * stride) * 2 +
+                            3 * keys * 4 + 2 * WARPS * ROWS * 4;
+};
+
+/* The queries of a block. */
+struct Rows {
+  int kv_head, group, first_token, n_rows, row;
+  int job, job_row, block_rows; /* in the arrays of a search */
+  size_t at, total;             /* in the arrays of splits */
+};
+
+__device__ __forceinline__ bool
+find_rows (const LycheeCudaAttend &p, Rows *r)
+{
+  int n_blocks = (p.n_tokens + p.block_tokens - 1) / p.block_tokens;
+  int tiles, block, n_tokens;
+
+  r->kv_head = blockIdx.y;
+  r->group = p.n_heads / p.n_kv_heads;
+  r->block_rows = p.block_tokens * r->group;
+  tiles = (r->block_rows + ROWS - 1) / ROWS;
+  block = blockIdx.z / tiles;
+  r->first_token = block * p.block_tokens;
+  n_tokens = min (p.block_tokens, p.n_tokens - r->first_token);
+  r->row = blockIdx.z % tiles * ROWS;
+  r->n_rows = min (ROWS, n_tokens * r->group - r->row);
+  r->job = r->kv_head * n_blocks + block;
+  r->job_row = r->job * r->block_rows + r->row;
+  r->at = ((size_t) r->kv_head * p.n_tokens + r->first_token) * r->group + r->row;
+  r->total = (size_t) p.n_heads * p.n_tokens;
+  return r->n_rows > 0;
+}
+
+/* Where the keys of a split lie: a list of up to three runs. */
+struct Keys {
+  int begin, end;              /* of the split, in the list */
+  int n_sinks, n_rows, recent; /* rows 0 .., selected ones, and from place @recent on */
+  int head, skip;
+  const int *selected;
+};
+
+__device__ __forceinline__ Keys
+find_keys (const LycheeCudaAttend &p, const Rows &r, int keys)
+{
+  LycheeCudaStep step = *p.step;
+  int first = step.first - step.skip + r.first_token; /* place of the block's first token */
+  int end = first + (r.row + r.n_rows - 1) / r.group + 1, n, size;
+  Keys k;
+
+  k.head = step.head;
+  k.skip = step.skip;
+  k.n_sinks = k.n_rows = 0;
+  k.selected = nullptr;
+  if (p.selection) {
+    LycheeCudaSelection s = p.selection[r.job];
+
+    k.n_sinks = s.n_sinks;
+    k.n_rows = s.n_rows;
+    k.recent = s.recent - step.skip;
+    k.selected = p.selected + (size_t) r.job * p.budget;
+  } else {
+    k.recent = p.window > 0 ? max (0, first + r.row / r.group + 1 - p.window) : 0;
+  }
+  n = k.n_sinks + k.n_rows + end - k.recent;
+  size = ((n + p.n_splits - 1) / p.n_splits + keys - 1) / keys * keys;
+  k.begin = min ((int) blockIdx.x * size, n);
+  k.end = min (k.begin + size, n);
+  return k;
+}
+
+__device__ __forceinline__ int
+get_row (const Keys &k, int i)
+{
+  if (i >= k.end)
+    return -1;
+  if (i < k.n_sinks)
+    return i;
+  i -= k.n_sinks;
+  return i < k.n_rows ? k.selected[i] : lychee_cuda_row (k.recent + i - k.n_rows, k.head, k.skip);
+}
+
+template <typename T, int D>
+__device__ __forceinline__ void
+load_tile (const LycheeCudaAttend &p, int kv_head, const int *ids, T *k_tile, T *v_tile)
+{
+  typedef Shape<T, D> S;
+  const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
+
+  for (int i = threadIdx.x; i < S::keys * (D / 8); i += THREADS) {
+    int key = i / (D / 8), part = i % (D / 8) * 8, row = ids[key], there = row >= 0;
+    const T *from = static_cast<const T *> (p.pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
+                    p.layer_offset + 2 * kv_head * head_size +
+                    (size_t) (there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0) * D + part;
+
+    lychee_copy_async (k_tile + key * S::stride + part, from, there);
+    lychee_copy_async (v_tile + key * S::stride + part, from + head_size, there);
+  }
+  lychee_commit_copies ();
+}
+
+/* The values of coarse nodes, by weights that the search left. */
+template <int D>
+__device__ __forceinline__ void
+attend_rest (const LycheeCudaAttend &p, const Rows &r, float *sums /* [ROWS][D + 1] */)
+{
+  const LycheeCudaHead head = p.heads[r.kv_head];
+  const int words = D / 4, own = (words + 31) / 32;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, split = blockIdx.x - p.n_splits;
+  int n = p.selection[r.job].n_rest, size = (n + p.n_rest_splits - 1) / p.n_rest_splits;
+  int begin = min (split * size, n), end = min (begin + size, n);
+  float o[ROWS][own][4], l[ROWS];
+
+  for (int q = 0; q < ROWS; q++) {
+    l[q] = 0;
+    for (int w = 0; w < own; w++)
+      for (int j = 0; j < 4; j++)
+        o[q][w][j] = 0;
+  }
+  for (int node = begin + warp; node < end; node += WARPS) {
+    const LycheeCudaNode *record = head.nodes[node];
+    const unsigned *value = reinterpret_cast<const unsigned *> (record + 1) + words;
+    unsigned bits[own];
+
+#pragma unroll
+    for (int w = 0; w < own; w++)
+      bits[w] = lane + 32 * w < words ? value[lane + 32 * w] : 0;
+#pragma unroll
+    for (int q = 0; q < ROWS; q++) {
+      float weight = q < r.n_rows ? p.weight[(size_t) (r.job_row + q) * p.max_nodes + node] : 0;
+      float factor = weight * record->value_scale;
+
+      l[q] += weight;
+#pragma unroll
+      for (int w = 0; w < own; w++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+          o[q][w][j] += factor * (float) (signed char) (bits[w] >> 8 * j & 255);
+    }
+  }
+  /* The warps one after the other: always the same sum. */
+  for (int turn = 0; turn < WARPS; turn++) {
+    if (warp == turn)
+#pragma unroll
+      for (int q = 0; q < ROWS; q++) {
+#pragma unroll
+        for (int w = 0; w < own; w++)
+          if (lane + 32 * w < words)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+              float *to = sums + q * (D + 1) + (lane + 32 * w) * 4 + j;
+
+              *to = (turn > 0 ? *to : 0) + o[q][w][j];
+            }
+        if (lane == 0)
+          sums[q * (D + 1) + D] = (turn > 0 ? sums[q * (D + 1) + D] : 0) + l[q];
+      }
+    __syncthreads ();
+  }
+  size_t at = (size_t) blockIdx.x * r.total + r.at;
+  for (int i = threadIdx.x; i < r.n_rows * D; i += THREADS)
+    p.o[at * D + i] = sums[i / D * (D + 1) + i % D];
+  if ((int) threadIdx.x < r.n_rows) {
+    p.m[at + threadIdx.x] =
+        end > begin ? p.most[r.job_row + threadIdx.x] * LYCHEE_LOG2E : -INFINITY;
+    p.l[at + threadIdx.x] = sums[threadIdx.x * (D + 1) + D];
+  }
+}
+
+template <typename T, int D>
+__global__ void
+__launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
+{
+  typedef Shape<T, D> S;
+  typedef LycheeElement<T> E;
+  LYCHEE_DYNAMIC_SHARED (memory);
+  T *q_tile = reinterpret_cast<T *> (memory);  /* [2 ROWS][stride] queries, and what they lost */
+  T *p_tile = q_tile + 2 * ROWS * S::stride;   /* [2 ROWS][p_stride] weights, likewise */
+  T *k_tile = p_tile + 2 * ROWS * S::p_stride; /* [2][keys][stride] */
+  T *v_tile = k_tile + 2 * S::keys * S::stride;
+  int *ids = reinterpret_cast<int *> (v_tile + 2 * S::keys * S::stride); /* [3][keys] */
+  float *row_max = reinterpret_cast<float *> (ids + 3 * S::keys);        /* [WARPS][ROWS] */
+  float *row_sum = row_max + WARPS * ROWS;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  float m = -INFINITY, l = 0, o[S::o_tiles][4];
+  Rows r;
+
+  if (!find_rows (p, &r))
+    return;
+  if ((int) blockIdx.x >= p.n_splits) {
+    attend_rest<D> (p, r, reinterpret_cast<float *> (memory));
+    return;
+  }
+  Keys keys = find_keys (p, r, S::keys);
+  size_t at = (size_t) blockIdx.x * r.total + r.at;
+  int n_tiles = (keys.end - keys.begin + S::keys - 1) / S::keys;
+  int own_row = p.step->first + r.first_token + (r.row + g) / r.group;
+  /* Of a window, places count; a token's own lies behind what was forgotten. */
+  int oldest =
+      p.window > 0 ? lychee_cuda_row (own_row - keys.skip - p.window + 1, keys.head, keys.skip) : 0;
+
+  if (n_tiles == 0) {
+    if ((int) threadIdx.x < r.n_rows) {
+      p.m[at + threadIdx.x] = -INFINITY;
+      p.l[at + threadIdx.x] = 0;
+    }
+    return;
+  }
+  for (int i = threadIdx.x; i < ROWS * D; i += THREADS) {
+    int q = i / D, d = i % D, row = r.row + q;
+    float x = 0;
+
+    if (q < r.n_rows)
+      x = p.q[((size_t) (r.first_token + row / r.group) * p.n_heads + r.kv_head * r.group +
+                  row % r.group) *
+                  D +
+              d];
+    T high = E::make (x);
+    q_tile[q * S::stride + d] = high;
+    q_tile[(q + ROWS) * S::stride + d] = E::make (x - E::get (high));
+  }
+  for (int i = threadIdx.x; i < 2 * S::keys; i += THREADS)
+    ids[i] = get_row (keys, keys.begin + i);
+#pragma unroll
+  for (int j = 0; j < S::o_tiles; j++)
+    o[j][0] = o[j][1] = o[j][2] = o[j][3] = 0;
+  __syncthreads ();
+  load_tile<T, D> (p, r.kv_head, ids, k_tile, v_tile);
+
+  for (int tile = 0; tile < n_tiles; tile++) {
+    const int *tile_ids = ids + tile % 3 * S::keys;
+    const T *k = k_tile + tile % 2 * S::keys * S::stride;
+    const T *v = v_tile + tile % 2 * S::keys * S::stride;
+    float s[S::n_tiles][4], most = -INFINITY, sum = 0, before = m, base;
+
+    lychee_wait_copies ();
+    __syncthreads (); /* the tile is there, and nobody reads the one before any more */
+    if (tile + 1 < n_tiles)
+      load_tile<T, D> (p, r.kv_head, ids + (tile + 1) % 3 * S::keys,
+          k_tile + (tile + 1) % 2 * S::keys * S::stride,
+          v_tile + (tile + 1) % 2 * S::keys * S::stride);
+    if (tile + 2 < n_tiles && (int) threadIdx.x < S::keys)
+      ids[(tile + 2) % 3 * S::keys + threadIdx.x] =
+          get_row (keys, keys.begin + (tile + 2) * S::keys + threadIdx.x);
+
+      /* Logits of this warp's keys. */
+#pragma unroll
+    for (int j = 0; j < S::n_tiles; j++)
+      s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+      unsigned a[4], b[4];
+
+      lychee_ldmatrix_x4 (a, q_tile + lane % 16 * S::stride + d + lane / 16 * 8);
+      if (S::n_tiles == 2) {
+        lychee_ldmatrix_x4 (b, k + (warp * S::warp_keys + lane / 16 * 8 + lane % 8) * S::stride +
+                                   d + lane / 8 % 2 * 8);
+        lychee_mma<T> (s[0], a, b);
+        lychee_mma<T> (s[S::n_tiles - 1], a, b + 2);
+      } else {
+        lychee_ldmatrix_x2 (
+            b, k + (warp * S::warp_keys + lane % 8) * S::stride + d + lane / 8 % 2 * 8);
+        lychee_mma<T> (s[0], a, b);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < S::n_tiles; j++)
+#pragma unroll
+      for (int c = 0; c < 2; c++) {
+        int row = tile_ids[warp * S::warp_keys + 8 * j + 2 * t + c];
+        bool seen = row >= oldest && row >= 0 && row <= own_row;
+
+        s[j][c] = seen ? (s[j][c] + s[j][c + 2]) * p.scale * LYCHEE_LOG2E : -INFINITY;
+        most = fmaxf (most, s[j][c]);
+      }
+    most = fmaxf (most, __shfl_xor_sync (LYCHEE_ALL_LANES, most, 1));
+    most = fmaxf (most, __shfl_xor_sync (LYCHEE_ALL_LANES, most, 2));
+    if (t == 0)
+      row_max[warp * ROWS + g] = most;
+    __syncthreads ();
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+      m = fmaxf (m, row_max[w * ROWS + g]);
+    base = m == -INFINITY ? 0 : m;
+#pragma unroll
+    for (int j = 0; j < S::n_tiles; j++) {
+      float x = exp2f (s[j][0] - base), y = exp2f (s[j][1] - base);
+      T high_x = E::make (x), high_y = E::make (y);
+      int column = warp * S::warp_keys + 8 * j + 2 * t;
+
+      sum += x + y;
+      *reinterpret_cast<unsigned *> (p_tile + g * S::p_stride + column) =
+          lychee_pack<T> (high_x, high_y);
+      *reinterpret_cast<unsigned *> (p_tile + (g + ROWS) * S::p_stride + column) =
+          lychee_pack<T> (E::make (x - E::get (high_x)), E::make (y - E::get (high_y)));
+    }
+    sum += __shfl_xor_sync (LYCHEE_ALL_LANES, sum, 1);
+    sum += __shfl_xor_sync (LYCHEE_ALL_LANES, sum, 2);
+    if (t == 0)
+      row_sum[warp * ROWS + g] = sum;
+    __syncthreads ();
+
+    /* Values: each warp takes every fourth tile of 8 dims, over all keys. */
+    float lower = exp2f (before - base);
+    l *= lower;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++)
+      l += row_sum[w * ROWS + g];
+#pragma unroll
+    for (int j = 0; j < S::o_tiles; j++)
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+        o[j][c] *= lower;
+#pragma unroll
+    for (int key = 0; key < S::keys; key += 16) {
+      unsigned a[4], b[2];
+
+      lychee_ldmatrix_x4 (a, p_tile + lane % 16 * S::p_stride + key + lane / 16 * 8);
+#pragma unroll
+      for (int j = 0; j < S::o_tiles; j++)
+        if (warp + WARPS * j < D / 8) {
+          lychee_ldmatrix_x2_trans (b, v + (key + lane % 16) * S::stride + (warp + WARPS * j) * 8);
+          lychee_mma<T> (o[j], a, b);
+        }
+    }
+  }
+
+  if (g < r.n_rows) {
+#pragma unroll
+    for (int j = 0; j < S::o_tiles; j++)
+      if (warp + WARPS * j < D / 8) {
+        float *to = p.o + (at + g) * D + (warp + WARPS * j) * 8 + 2 * t;
+
+        to[0] = o[j][0] + o[j][2];
+        to[1] = o[j][1] + o[j][3];
+      }
+    if (warp == 0 && t == 0) {
+      p.m[at + g] = m;
+      p.l[at + g] = l;
+    }
+  }
+}
+
+template <typename T, int D>
+static int
+launch (const LycheeCudaAttend *p, cudaStream_t stream)
+{
+  int group = p->n_heads / p->n_kv_heads;
+  int n_blocks = (p->n_tokens + p->block_tokens - 1) / p->block_tokens;
+  int tiles = (p->block_tokens * group + ROWS - 1) / ROWS;
+  dim3 grid (p->n_splits + (p->selection ? p->n_rest_splits : 0), p->n_kv_heads, n_blocks * tiles);
+  int status = lychee_allow_shared (attend_kernel<T, D>, Shape<T, D>::shared);
+
+  if (status)
+    return status;
+  return lychee_launch (attend_kernel<T, D>, grid, THREADS, Shape<T, D>::shared, stream, *p);
+}
+
+template <typename T>
+static int
+launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
+{
+  switch (p->head_dim) {
+  case 64:
+    return launch<T, 64> (p, stream);
+  case 80:
+    return launch<T, 80> (p, stream);
+  case 96:
+    return launch<T, 96> (p, stream);
+  case 128:
+    return launch<T, 128> (p, stream);
+  case 256:
+    return launch<T, 256> (p, stream);
+  }
+  return (int) cudaErrorInvalidValue;
+}
+
+int
+lychee_cuda_has_head_dim (int d)
+{
+  return d == 64 || d == 80 || d == 96 || d == 128 || d == 256;
+}
+
+int
+lychee_cuda_attend (const LycheeCudaAttend *p, cudaStream_t stream)
+{
+  if (p->n_tokens == 0)
+    return 0;
+  if (p->n_splits < 1 || p->block_tokens < 1 || p->n_heads % p->n_kv_heads != 0)
+    return (int) cudaErrorInvalidValue;
+  if (p->type == LYCHEE_CUDA_F16)
+    return launch_dim<__half> (p, stream);
+  if (p->type == LYCHEE_CUDA_BF16)
+    return launch_dim<__nv_bfloat16> (p, stream);
+  return (int) cudaErrorInvalidValue;
+}
+
+/* A block a query. */
+template <typename T> __global__ void __launch_bounds__ (256) merge_kernel (LycheeCudaMerge p)
+{
+  size_t row = blockIdx.x, total = gridDim.x;
+  int group = p.n_heads / p.n_kv_heads, token = row / group % p.n_tokens;
+  int head = row / group / p.n_tokens * group + row % group;
+  float m = -INFINITY, l = 0, sum = 0;
+
+  for (int s = 0; s < p.n_splits; s++)
+    if (p.l[s * total + row] > 0)
+      m = fmaxf (m, p.m[s * total + row]);
+  for (int s = 0; s < p.n_splits; s++) {
+    float part = p.l[s * total + row];
+
+    if (s == p.n_exact && p.log_mass && threadIdx.x == 0)
+      p.log_mass[row] = m / LYCHEE_LOG2E + logf (l);
+    if (part > 0) {
+      float weight = exp2f (p.m[s * total + row] - m);
+
+      l += part * weight;
+      if ((int) threadIdx.x < p.head_dim)
+        sum += p.o[(s * total + row) * p.head_dim + threadIdx.x] * weight;
+    }
+  }
+  if (p.n_exact >= p.n_splits && p.log_mass && threadIdx.x == 0)
+    p.log_mass[row] = m / LYCHEE_LOG2E + logf (l);
+  if ((int) threadIdx.x < p.head_dim)
+    static_cast<T *> (p.output)[((size_t) token * p.n_heads + head) * p.head_dim + threadIdx.x] =
+        LycheeElement<T>::make (l > 0 ? sum / l : 0);
+}
+
+int
+lychee_cuda_merge (const LycheeCudaMerge *p, cudaStream_t stream)
+{
+  int rows = p->n_heads * p->n_tokens, threads = (p->head_dim + 31) / 32 * 32;
+
+  if (rows == 0)
+    return 0;
+  if (p->head_dim > 256)
+    return (int) cudaErrorInvalidValue;
+  switch (p->type) {
+  case LYCHEE_CUDA_F32:
+    return lychee_launch (merge_kernel<float>, rows, threads, 0, stream, *p);
+  case LYCHEE_CUDA_F16:
+    return lychee_launch (merge_kernel<__half>, rows, threads, 0, stream, *p);
+  case LYCHEE_CUDA_BF16:
+    return lychee_launch (merge_kernel<__nv_bfloat16>, rows, threads, 0, stream, *p);
+  }
+  return (int) cudaErrorInvalidValue;
+}

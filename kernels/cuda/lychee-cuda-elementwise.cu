@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What goes over each element once: embedding, norms, rotation and storing, gates, conversions. */
+
+#include "lychee-cuda-device.cuh"
+
+#define THREADS 256
+
+static int
+blocks_for (size_t n)
+{
+  return (int) ((n + THREADS - 1) / THREADS);
+}
+
+/* Calls a template for the type of the elements. */
+#define FOR_TYPE(type, call)                                                                       \
+  switch (type) {                                                                                  \
+  case LYCHEE_CUDA_F32: {                                                                          \
+    typedef float T;                                                                               \
+    return call;                                                                                   \
+  }                                                                                                \
+  case LYCHEE_CUDA_F16: {                                                                          \
+    typedef __half T;                                                                              \
+    return call;                                                                                   \
+  }                                                                                                \
+  case LYCHEE_CUDA_BF16: {                                                                         \
+    typedef __nv_bfloat16 T;                                                                       \
+    return call;                                                                                   \
+  }                                                                                                \
+  }                                                                                                \
+  return (int) cudaErrorInvalidValue
+
+template <typename T>
+__global__ void
+embed_kernel (LycheeCudaEmbed p)
+{
+  const T *from = static_cast<const T *> (p.embedding) + (size_t) p.ids[blockIdx.x] * p.n_embd;
+
+  for (int i = threadIdx.x; i < p.n_embd; i += blockDim.x)
+    p.x[(size_t) blockIdx.x * p.n_embd + i] = p.scale * LycheeElement<T>::get (from[i]);
+}
+
+int
+lychee_cuda_embed (const LycheeCudaEmbed *p, cudaStream_t stream)
+{
+  if (p->n_tokens == 0)
+    return 0;
+  FOR_TYPE (p->type, lychee_launch (embed_kernel<T>, p->n_tokens, THREADS, 0, stream, *p));
+}
+
+/* A block a row. */
+template <typename T>
+__global__ void
+__launch_bounds__ (THREADS) norm_kernel (LycheeCudaNorm p)
+{
+  LYCHEE_SHARED (float, scratch, 32);
+  size_t row = (size_t) blockIdx.x * p.n;
+  float sum = 0, factor = 1;
+
+  if (p.weight) {
+    for (int i = threadIdx.x; i < p.n; i += blockDim.x) {
+      float x = p.x[row + i] + (p.bias ? p.bias[i] : 0);
+
+      sum += x * x;
+    }
+    factor = rsqrtf (lychee_block_sum (sum, scratch) / p.n + p.eps);
+  }
+  for (int i = threadIdx.x; i < p.n; i += blockDim.x) {
+    float x = (p.x[row + i] + (p.bias ? p.bias[i] : 0)) * factor * (p.weight ? p.weight[i] : 1);
+
+    if (p.output)
+      static_cast<T *> (p.output)[row + i] = LycheeElement<T>::make (x);
+    if (p.add)
+      p.add[row + i] += p.factor * x;
+  }
+}
+
+int
+lychee_cuda_norm (const LycheeCudaNorm *p, cudaStream_t stream)
+{
+  if (p->n_rows == 0)
+    return 0;
+  FOR_TYPE (p->type, lychee_launch (norm_kernel<T>, p->n_rows, THREADS, 0, stream, *p));
+}
+
+/* In double: at a position of 100,000 a float32 angle is off by hundredths. Once a pass. */
+__global__ void
+rope_table_kernel (LycheeCudaRopeTable p)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i < p.n_tokens * p.n_pairs) {
+    double angle =
+        (double) (p.step->origin + p.step->first + i / p.n_pairs) * p.frequency[i % p.n_pairs];
+
+    p.table[2 * i] = (float) (p.frequency[p.n_pairs] * cos (angle));
+    p.table[2 * i + 1] = (float) (p.frequency[p.n_pairs] * sin (angle));
+  }
+}
+
+int
+lychee_cuda_rope_table (const LycheeCudaRopeTable *p, cudaStream_t stream)
+{
+  if (p->n_tokens == 0)
+    return 0;
+  return lychee_launch (
+      rope_table_kernel, blocks_for ((size_t) p->n_tokens * p->n_pairs), THREADS, 0, stream, *p);
+}
+
+/* A block a token and head, a thread a pair of elements. */
+template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (LycheeCudaRope p)
+{
+  LYCHEE_SHARED (float, scratch, 32);
+  int token = blockIdx.x, head = blockIdx.y, i = threadIdx.x, d = p.head_dim;
+  int is_query = head < p.n_heads, is_value = head >= p.n_heads + p.n_kv_heads;
+  int kv_head = is_value ? head - p.n_heads - p.n_kv_heads : head - p.n_heads;
+  const float *norm = is_query ? p.q_norm : is_value ? nullptr : p.k_norm;
+  bool mine = i < d / 2, rotates = !is_value && i < p.n_rot / 2;
+  int first = 2 * i, second = 2 * i + 1;
+  float x = 0, y = 0;
+
+  if (p.neox && rotates) {
+    first = i;
+    second = i + p.n_rot / 2;
+  }
+  if (mine) {
+    const float *from = p.qkv + ((size_t) token * (p.n_heads + 2 * p.n_kv_heads) + head) * d;
+
+    x = from[first];
+    y = from[second];
+    if (p.bias) {
+      x += p.bias[(size_t) head * d + first];
+      y += p.bias[(size_t) head * d + second];
+    }
+  }
+  if (norm) {
+    float factor = rsqrtf (lychee_block_sum (x * x + y * y, scratch) / d + p.eps);
+
+    if (mine) {
+      x *= factor * norm[first];
+      y *= factor * norm[second];
+    }
+  }
+  if (!mine)
+    return;
+  if (rotates) {
+    const float *turn = p.table + ((size_t) token * (p.n_rot / 2) + i) * 2;
+    float rotated = x * turn[0] - y * turn[1];
+
+    y = x * turn[1] + y * turn[0];
+    x = rotated;
+  }
+  if (is_query) {
+    float *to = p.q + ((size_t) token * p.n_heads + head) * d;
+
+    to[first] = x;
+    to[second] = y;
+  } else {
+    int row = p.step->first + token;
+    size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * d;
+    T *page = static_cast<T *> (p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
+    T *to = page + (2 * kv_head + is_value) * head_size +
+            (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
+    T *copy = static_cast<T *> (p.copy) +
+              (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) * d;
+
+    to[first] = copy[first] = LycheeElement<T>::make (x);
+    to[second] = copy[second] = LycheeElement<T>::make (y);
+  }
+}
+
+int
+lychee_cuda_rope (const LycheeCudaRope *p, cudaStream_t stream)
+{
+  dim3 grid (p->n_tokens, p->n_heads + 2 * p->n_kv_heads);
+  int threads = (p->head_dim / 2 + 31) / 32 * 32;
+
+  if (p->n_tokens == 0)
+    return 0;
+  if (p->head_dim % 2 != 0 || p->head_dim > 256 || p->n_rot > p->head_dim || p->n_rot % 2 != 0)
+    return (int) cudaErrorInvalidValue;
+  FOR_TYPE (p->type, lychee_launch (rope_kernel<T>, grid, threads, 0, stream, *p));
+}
+
+__device__ __forceinline__ float
+activate (LycheeCudaActivation activation, float x)
+{
+  if (activation == LYCHEE_CUDA_SILU)
+    return x / (1 + expf (-x));
+  return 0.5f * x * (1 + tanhf (0.797884560802865f * x * (1 + 0.044715f * x * x)));
+}
+
+template <typename T>
+__global__ void
+gate_kernel (LycheeCudaGate p)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
+
+  if (i < p.n) {
+    const float *from = p.gate_up + (size_t) row * 2 * p.n + i;
+    float gate = from[0] + (p.bias ? p.bias[i] : 0);
+    float up = from[p.n] + (p.bias ? p.bias[p.n + i] : 0);
+
+    static_cast<T *> (p.output)[(size_t) row * p.n + i] =
+        LycheeElement<T>::make (activate (p.activation, gate) * up);
+  }
+}
+
+int
+lychee_cuda_gate (const LycheeCudaGate *p, cudaStream_t stream)
+{
+  if (p->n_rows == 0)
+    return 0;
+  FOR_TYPE (p->type,
+      lychee_launch (gate_kernel<T>, dim3 (blocks_for (p->n), p->n_rows), THREADS, 0, stream, *p));
+}
+
+__global__ void
+logits_kernel (LycheeCudaLogits p)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i < p.n) {
+    float *at = p.logits + (size_t) blockIdx.y * p.n + i;
+    float x = p.scale * (*at + (p.bias ? p.bias[i] : 0));
+
+    *at = p.cap > 0 ? p.cap * tanhf (x / p.cap) : x;
+  }
+}
+
+int
+lychee_cuda_logits (const LycheeCudaLogits *p, cudaStream_t stream)
+{
+  if (p->n_rows == 0)
+    return 0;
+  return lychee_launch (logits_kernel, dim3 (blocks_for (p->n), p->n_rows), THREADS, 0, stream, *p);
+}
+
+template <typename T>
+__global__ void
+from_float_kernel (LycheeCudaConvert p)
+{
+  size_t i = (size_t) blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i < p.n)
+    static_cast<T *> (p.to)[i] = LycheeElement<T>::make (static_cast<const float *> (p.from)[i]);
+}
+
+template <typename T>
+__global__ void
+to_float_kernel (LycheeCudaConvert p)
+{
+  size_t i = (size_t) blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i < p.n)
+    static_cast<float *> (p.to)[i] = LycheeElement<T>::get (static_cast<const T *> (p.from)[i]);
+}
+
+int
+lychee_cuda_from_float (const LycheeCudaConvert *p, cudaStream_t stream)
+{
+  if (p->n == 0)
+    return 0;
+  FOR_TYPE (
+      p->type, lychee_launch (from_float_kernel<T>, blocks_for (p->n), THREADS, 0, stream, *p));
+}
+
+int
+lychee_cuda_to_float (const LycheeCudaConvert *p, cudaStream_t stream)
+{
+  if (p->n == 0)
+    return 0;
+  FOR_TYPE (p->type, lychee_launch (to_float_kernel<T>, blocks_for (p->n), THREADS, 0, stream, *p));
+}
+
+/* A block a piece. */
+__global__ void
+scatter_kernel (LycheeCudaScatter p)
+{
+  LycheeCudaPiece piece = p.pieces[blockIdx.x];
+  const unsigned *from =
+      reinterpret_cast<const unsigned *> (static_cast<const char *> (p.from) + piece.offset);
+  unsigned *to = static_cast<unsigned *> (piece.to);
+
+  for (unsigned i = threadIdx.x; i < piece.size / 4; i += blockDim.x)
+    to[i] = from[i];
+}
+
+int
+lychee_cuda_scatter (const LycheeCudaScatter *p, cudaStream_t stream)
+{
+  if (p->n == 0)
+    return 0;
+  return lychee_launch (scatter_kernel, p->n, 128, 0, stream, *p);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* The CUDA kernels, for the backend and for tests. A launcher takes a structure of parameters and a
+ * stream, waits for nothing, allocates nothing, and returns a cudaError as a number (0: launched).
+ * Pointers are to device memory, shapes are row-major with the innermost dimension last. */
+
+#include <cuda_runtime.h>
+
+#include "lychee-cuda.h"
+
+#define LYCHEE_CUDA_PAGE_SHIFT 8
+#define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)
+
+/* What changes from pass to pass, in device memory, so that a captured graph stays right. */
+typedef struct {
+  int first;      /* row of the pass's first token */
+  int n_tokens;   /* that it has: never more than the launch was made for */
+  int head, skip; /* rows head .. head + skip - 1 were forgotten */
+  int origin;     /* position of row 0 */
+} LycheeCudaStep;
+
+/* Rows that are held are numbered without gaps by their place. */
+static inline __host__ __device__ int
+lychee_cuda_row (int place, int head, int skip)
+{
+  return place < head ? place : place + skip;
+}
+
+/* x[token] = scale embedding[ids[token]] */
+typedef struct {
+  LycheeCudaType type; /* of the embedding */
+  int n_tokens, n_embd;
+  const int *ids;        /* [n_tokens] */
+  const void *embedding; /* [vocabulary][n_embd] */
+  float scale;
+  float *x; /* [n_tokens][n_embd] */
+} LycheeCudaEmbed;
+int lychee_cuda_embed (const LycheeCudaEmbed *params, cudaStream_t stream);
+
+/* output = weight (x + bias) / rms (x + bias), or, where @add is one, add += factor times that. */
+typedef struct {
+  LycheeCudaType type; /* of the output */
+  int n_rows, n;
+  float eps;
+  const float *x;      /* [n_rows][n] */
+  const float *bias;   /* [n], or NULL */
+  const float *weight; /* [n], or NULL: not normed */
+  void *output;        /* [n_rows][n], or NULL */
+  float *add;          /* [n_rows][n], or NULL */
+  float factor;
+} LycheeCudaNorm;
+int lychee_cuda_norm (const LycheeCudaNorm *params, cudaStream_t stream);
+
+/* Cosines and sines of the rotary embedding, times a scale, for the positions of a pass. */
+typedef struct {
+  int n_tokens, n_pairs;
+  const LycheeCudaStep *step;
+  const double *frequency; /* [n_pairs] angle per position, and the scale */
+  float *table;            /* [n_tokens][n_pairs][2] */
+} LycheeCudaRopeTable;
+int lychee_cuda_rope_table (const LycheeCudaRopeTable *params, cudaStream_t stream);
+
+/* From the product of the projections: biases, norms of heads, rotation; queries go to @q, keys and
+ * values into the pages, and in @copy to where the host reads them from. */
+typedef struct {
+  LycheeCudaType type; /* of keys and values */
+  int head_dim, n_heads, n_kv_heads, n_tokens;
+  int n_rot;
+  int neox; /* pairs are dims i and i + n_rot / 2; else 2 i and 2 i + 1 */
+  float eps;
+  const float *qkv;             /* [n_tokens][n_heads + 2 n_kv_heads][head_dim]: Q, K, V */
+  const float *bias;            /* [n_heads + 2 n_kv_heads][head_dim], or NULL */
+  const float *q_norm, *k_norm; /* [head_dim], or NULL */
+  const float *table;           /* [n_tokens][n_rot / 2][2] */
+  const LycheeCudaStep *step;
+  void *const *pages;  /* [pages], each [layers][n_kv_heads][K, V][page tokens][head_dim] */
+  size_t layer_offset; /* elements from a page's begin to the layer's */
+  float *q;            /* [n_tokens][n_heads][head_dim] */
+  void *copy;          /* [K, V][n_kv_heads][n_tokens][head_dim] */
+} LycheeCudaRope;
+int lychee_cuda_rope (const LycheeCudaRope *params, cudaStream_t stream);
+
+/* output = activation (gate) up */
+typedef struct {
+  LycheeCudaType type; /* of the output */
+  LycheeCudaActivation activation;
+  int n_rows, n;
+  const float *gate_up; /* [n_rows][2][n] */
+  const float *bias;    /* [2][n], or NULL */
+  void *output;         /* [n_rows][n] */
+} LycheeCudaGate;
+int lychee_cuda_gate (const LycheeCudaGate *params, cudaStream_t stream);
+
+/* logits = cap tanh (scale (logits + bias) / cap) */
+typedef struct {
+  int n_rows, n;
+  const float *bias; /* [n], or NULL */
+  float scale, cap;  /* cap 0: none */
+  float *logits;     /* [n_rows][n] */
+} LycheeCudaLogits;
+int lychee_cuda_logits (const LycheeCudaLogits *params, cudaStream_t stream);
+
+/* float32 to @type and back */
+typedef struct {
+  LycheeCudaType type;
+  size_t n;
+  const void *from;
+  void *to;
+} LycheeCudaConvert;
+int lychee_cuda_from_float (const LycheeCudaConvert *params, cudaStream_t stream);
+int lychee_cuda_to_float (const LycheeCudaConvert *params, cudaStream_t stream);
+
+/* Pieces of one block of memory to where they belong; sizes, offsets and addresses are multiples of
+ * 4. */
+typedef struct {
+  void *to;
+  unsigned offset, size; /* bytes */
+} LycheeCudaPiece;
+typedef struct {
+  int n;
+  const LycheeCudaPiece *pieces; /* [n] */
+  const void *from;
+} LycheeCudaScatter;
+int lychee_cuda_scatter (const LycheeCudaScatter *params, cudaStream_t stream);
+
+/* Search: one for all queries of a KV head and a block of tokens ("job": kv_head x blocks + block;
+ * its queries are [tokens of the block][heads of the group]). What a search found: */
+typedef struct {
+  int n_rows;  /* selected, in ascending order */
+  int n_sinks; /* rows 0 .. n_sinks - 1 are read besides, */
+  int recent;  /* and those from here on */
+  int n_rest;  /* coarse nodes whose weights count as the rest; 0: there is no rest */
+} LycheeCudaSelection;
+
+typedef struct {
+  int head_dim, n_heads, n_kv_heads, n_tokens, block_tokens;
+  float scale;    /* of q.k */
+  const float *q; /* [n_tokens][n_heads][head_dim] */
+  const LycheeCudaStep *step;
+  const LycheeCudaHead *heads;    /* [n_kv_heads] of the layer */
+  int sinks, budget;              /* tokens */
+  float beam;                     /* 0: the default */
+  int rest;                       /* whether what is not read counts */
+  int max_nodes, max_leaves;      /* room in the arrays below */
+  LycheeCudaSelection *selection; /* [jobs] */
+  int *selected;                  /* [jobs][budget] */
+  /* Of coarse nodes: */
+  float *z;      /* [jobs][queries of a block][max_nodes] logits */
+  float *weight; /* the same: exp (logit - most), in the end of what is unread of it */
+  float *most;   /* [jobs][queries of a block] */
+  int *count;    /* [jobs][max_nodes] rows */
+  int *opened;   /* [jobs][max_nodes][2] node, first leaf */
+  /* Of the leaves of nodes that were opened: */
+  float *leaf_weight;           /* [jobs][queries of a block][max_leaves] */
+  int *leaf_node;               /* [jobs][max_leaves] which of the opened nodes */
+  int *leaf_count;              /* [jobs][max_leaves] rows */
+  int *leaf_read;               /* [jobs][max_leaves] how many of them are selected */
+  float *density;               /* [jobs][max (max_nodes, max_leaves)] */
+  unsigned long long *counters; /* [3] nodes scored, rows read, rows estimated; added to */
+} LycheeCudaSearch;
+/* How many tokens a block can have at most. */
+int lychee_cuda_search_block_tokens (int head_dim, int n_heads, int n_kv_heads);
+int lychee_cuda_search (const LycheeCudaSearch *params, cudaStream_t stream);
+
+/* Attention. Rows of queries are [n_kv_heads][n_tokens][heads of the group]; keys are split, and
+ * each split gives a running softmax: m (largest logit, in units of ln 2), l, o. */
+typedef struct {
+  LycheeCudaType type; /* of keys and values */
+  int head_dim, n_heads, n_kv_heads, n_tokens;
+  float scale;    /* of q.k */
+  const float *q; /* [n_tokens][n_heads][head_dim] */
+  const LycheeCudaStep *step;
+  const void *const *pages;
+  size_t layer_offset;
+  int window;   /* tokens that a token sees, its own included; 0: all */
+  int n_splits; /* of the keys */
+  /* Sparse only (selection NULL: dense): */
+  int block_tokens;
+  const LycheeCudaSelection *selection; /* [jobs] */
+  const int *selected;                  /* [jobs][budget] */
+  int budget;
+  int n_rest_splits;           /* splits more for the rest; 0: there is none */
+  const LycheeCudaHead *heads; /* [n_kv_heads] */
+  const float *weight;         /* as in the search */
+  const float *most;
+  int max_nodes;
+  float *m, *l; /* [splits][n_heads n_tokens] */
+  float *o;     /* [splits][n_heads n_tokens][head_dim] */
+} LycheeCudaAttend;
+/* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout. */
+int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
+/* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
+int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
+
+typedef struct {
+  LycheeCudaType type; /* of the output */
+  int head_dim, n_heads, n_kv_heads, n_tokens, n_splits;
+  const float *m, *l, *o;
+  void *output;    /* [n_tokens][n_heads][head_dim] */
+  float *log_mass; /* [n_heads n_tokens] ln of the sum of weights of the first @n_exact splits, or
+                      NULL */
+  int n_exact;
+} LycheeCudaMerge;
+int lychee_cuda_merge (const LycheeCudaMerge *params, cudaStream_t stream);
+
+/* Whether there are kernels for heads of this size. */
+int lychee_cuda_has_head_dim (int head_dim);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* The interface of the CUDA module (liblychee-cuda.so): a device, a model's weights on it, and
+ * workers that compute passes. It is plain C, and neither side knows more of the other: the library
+ * loads the module when a CUDA device is asked for, and the module links to CUDA only.
+ *
+ * Functions return 0, or say in LycheeCudaError what went wrong. Any thread may call them; a worker
+ * belongs to one thread at a time. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LYCHEE_CUDA_ABI 1
+
+typedef enum {
+  LYCHEE_CUDA_OK,
+  LYCHEE_CUDA_UNAVAILABLE, /* no driver, no device, or one that is too old */
+  LYCHEE_CUDA_UNSUPPORTED, /* the kernels cannot do this */
+  LYCHEE_CUDA_NO_MEMORY,
+  LYCHEE_CUDA_FAILED,
+} LycheeCudaStatus;
+
+typedef struct {
+  LycheeCudaStatus status;
+  char message[240];
+} LycheeCudaError;
+
+typedef enum {
+  LYCHEE_CUDA_F32,
+  LYCHEE_CUDA_F16,
+  LYCHEE_CUDA_BF16,
+} LycheeCudaType;
+
+typedef enum {
+  LYCHEE_CUDA_SILU,
+  LYCHEE_CUDA_GELU, /* by tanh */
+} LycheeCudaActivation;
+
+typedef struct LycheeCudaDevice LycheeCudaDevice;
+typedef struct LycheeCudaModel LycheeCudaModel;
+typedef struct LycheeCudaWorker LycheeCudaWorker;
+
+/* A coarse node of an index (lychee-index-private.h) as the device reads it, a record of its own,
+ * aligned to 256 bytes:
+ *   LycheeCudaNode; int8_t code[head_dim]; int8_t value_code[head_dim];
+ *   LycheeCudaLeaf leaf[n_leaves]; uint8_t leaf_code[n_leaves][head_dim / 2];
+ *   uint32_t id[n_rows], leaf by leaf */
+typedef struct {
+  float scale, log_count, value_scale;
+  uint32_t n_rows, n_leaves;
+  uint32_t padding[3];
+} LycheeCudaNode;
+
+typedef struct {
+  float scale;
+  uint16_t count, first; /* of its rows */
+} LycheeCudaLeaf;
+
+/* The index of a layer and KV head. */
+typedef struct {
+  const LycheeCudaNode *const *nodes; /* [n_nodes], all in device memory */
+  int n_nodes;
+  int begin, end; /* rows that it holds */
+  int padding;
+} LycheeCudaHead;
+
+#define LYCHEE_CUDA_MAX_TOKENS 512 /* of a pass */
+
+typedef struct {
+  int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab;
+  LycheeCudaType type; /* of matrices: F16 or BF16 */
+  LycheeCudaActivation activation;
+  float norm_eps;
+  float embedding_scale, attention_scale, residual_scale, logit_scale;
+  float logit_cap;            /* 0: none */
+  int window;                 /* of local layers */
+  const unsigned char *local; /* [n_layers], or NULL: none is */
+  int n_rot, neox;
+  int tied; /* the output matrix is the embedding */
+} LycheeCudaHparams;
+
+/* The tensors of a model; matrices are [rows][columns]. Those of a layer come in this order: */
+typedef enum {
+  LYCHEE_CUDA_Q, /* matrices */
+  LYCHEE_CUDA_K,
+  LYCHEE_CUDA_V,
+  LYCHEE_CUDA_O,
+  LYCHEE_CUDA_GATE,
+  LYCHEE_CUDA_UP,
+  LYCHEE_CUDA_DOWN,
+  LYCHEE_CUDA_N_MATRICES,
+  LYCHEE_CUDA_ATTN_NORM = LYCHEE_CUDA_N_MATRICES, /* vectors, all but the norms optional */
+  LYCHEE_CUDA_FFN_NORM,
+  LYCHEE_CUDA_Q_B,
+  LYCHEE_CUDA_K_B,
+  LYCHEE_CUDA_V_B,
+  LYCHEE_CUDA_O_B,
+  LYCHEE_CUDA_GATE_B,
+  LYCHEE_CUDA_UP_B,
+  LYCHEE_CUDA_DOWN_B,
+  LYCHEE_CUDA_Q_NORM,
+  LYCHEE_CUDA_K_NORM,
+  LYCHEE_CUDA_ATTN_POST_NORM,
+  LYCHEE_CUDA_FFN_POST_NORM,
+  LYCHEE_CUDA_N_LAYER_TENSORS,
+  LYCHEE_CUDA_EMBEDDING = LYCHEE_CUDA_N_LAYER_TENSORS, /* of no layer */
+  LYCHEE_CUDA_OUTPUT,
+  LYCHEE_CUDA_OUTPUT_NORM,
+  LYCHEE_CUDA_OUTPUT_B,
+  LYCHEE_CUDA_N_TENSORS,
+} LycheeCudaTensor;
+
+typedef enum {
+  LYCHEE_CUDA_OUTPUT_NONE,
+  LYCHEE_CUDA_OUTPUT_LAST,
+  LYCHEE_CUDA_OUTPUT_ALL,
+} LycheeCudaOutput;
+
+/* Called before a layer's search in passes that are not captured, while the device computes the
+ * layers before it: brings the layer's index up to date and puts its heads into @heads
+ * [n_kv_heads]. Returns 0, or not 0 to give up the pass. */
+typedef int (*LycheeCudaIndexFunc) (void *data, int layer, LycheeCudaHead *heads);
+
+typedef struct {
+  const int *ids;
+  int n_tokens;
+  int first;      /* row of the first one */
+  int head, skip; /* rows head .. head + skip - 1 were forgotten */
+  int origin;     /* position of row 0 */
+  LycheeCudaOutput output;
+  /* Rotary embedding of global and of local layers: [n_rot / 2 + 1] angles per position, and last
+   * what cosine and sine are multiplied by. */
+  const double *frequency[2];
+  void *const *pages; /* [n_pages] device memory, which has room for the tokens */
+  int n_pages;
+  /* Sparse attention; sparse 0: dense. */
+  int sparse;
+  int sinks, budget;
+  float beam;
+  int rest;
+  const LycheeCudaHead *heads; /* [n_layers][n_kv_heads], if all are up to date; else NULL, and */
+  LycheeCudaIndexFunc index;   /* this is asked, layer by layer */
+  void *index_data;
+  int max_nodes, max_node_rows; /* of all heads */
+  int audit_layer;              /* answered densely too; -1: none */
+} LycheeCudaPass;
+
+typedef struct {
+  const float *logits;  /* [rows of the output][n_vocab] */
+  const uint16_t *rows; /* [n_layers][K, V][n_kv_heads][n_tokens][head_dim] what was computed */
+  unsigned long long nodes_scored, rows_read, rows_estimated;
+  int audited; /* whether these are there: means over all heads */
+  double missed_mass, error;
+} LycheeCudaResult; /* valid until the worker's next pass */
+
+typedef struct {
+  int abi; /* LYCHEE_CUDA_ABI */
+
+  int (*open) (int ordinal, LycheeCudaDevice **device, LycheeCudaError *error);
+  void (*close) (LycheeCudaDevice *device);
+  const char *(*get_name) (LycheeCudaDevice *device);
+  int (*get_memory) (LycheeCudaDevice *device, size_t *free, size_t *total, LycheeCudaError *error);
+
+  /* Memory for pages and records, aligned to 256 bytes; workers fill it. */
+  int (*alloc) (LycheeCudaDevice *device, size_t size, void **memory, LycheeCudaError *error);
+  void (*free) (LycheeCudaDevice *device, void *memory);
+
+  int (*has_head_dim) (int head_dim); /* whether there are kernels for it */
+
+  /* Takes all memory that the model needs, or none. */
+  int (*model_new) (LycheeCudaDevice *device, const LycheeCudaHparams *hparams,
+      const unsigned char *present, /* [LYCHEE_CUDA_N_TENSORS], of layers if any has it */
+      LycheeCudaModel **model, LycheeCudaError *error);
+  void (*model_free) (LycheeCudaModel *model);
+  size_t (*model_get_bytes) (LycheeCudaModel *model);
+  /* Elements @first .. @first + @n - 1 of a tensor. */
+  int (*model_set) (LycheeCudaModel *model, int layer, LycheeCudaTensor tensor, size_t first,
+      size_t n, const float *values, LycheeCudaError *error);
+
+  int (*worker_new) (LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error);
+  void (*worker_free) (LycheeCudaWorker *worker);
+  /* Copies @n blocks; to[i] is in device memory, sizes are multiples of 4. */
+  int (*worker_upload) (LycheeCudaWorker *worker, int n, void *const *to, const void *const *from,
+      const size_t *sizes, LycheeCudaError *error);
+  int (*worker_run) (LycheeCudaWorker *worker, const LycheeCudaPass *pass, LycheeCudaResult *result,
+      LycheeCudaError *error);
+} LycheeCudaApi;
+
+/* The module's only symbol. */
+#define LYCHEE_CUDA_SYMBOL "lychee_cuda_get_api"
+typedef const LycheeCudaApi *(*LycheeCudaGetApi) (void);
+__attribute__ ((visibility ("default"))) const LycheeCudaApi *lychee_cuda_get_api (void);
+
+#ifdef __cplusplus
+}
+#endif

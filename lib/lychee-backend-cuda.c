@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A CUDA device: passes are computed by the module; cache and index are the library's own, and the
+ * device has a copy of them (lychee-cuda-mirror.h). */
+
+#include "lychee-backend-private.h"
+#include "lychee-cuda-mirror.h"
+#include "lychee-cuda-weights.h"
+#include "lychee-executor.h"
+#include "lychee-index-private.h"
+
+#include <string.h>
+
+/* More upkeep than so many rows is done before a pass, for then it is not known how many nodes
+ * there will be; less of it while the device computes. */
+#define LITTLE_UPKEEP 256
+
+typedef struct {
+  LycheeBackend parent;
+  LycheeCuda *cuda;
+  LycheeModel *model;
+  LycheeCudaModel *weights; /* of the model */
+  guint n_threads;          /* for upkeep */
+} CudaBackend;
+
+/* Upkeep of one pass, by several threads, layer by layer. */
+typedef struct {
+  LycheeAttention *attention;
+  guint n_layers;
+  GMutex lock;
+  GCond cond;
+  guint *done;     /* [n_layers] KV heads, under lock */
+  guint n_running; /* threads, under lock */
+} Upkeep;
+
+typedef struct {
+  LycheeWorker parent;
+  LycheeCudaWorker *worker;
+  LycheeAttention *attention;
+  LycheeAttentionOptions options;
+  Upkeep upkeep;
+  GThreadPool *pool;
+  GPtrArray *pages;
+  LycheeCudaHead *heads;    /* [layers][KV heads] */
+  double *frequency[2];     /* [n_rot / 2 + 1] */
+  gboolean knows_frequency; /* for a context of: */
+  guint n_context;
+  LycheeCache *cache; /* of the pass under way, not owned */
+  GError *error;      /* of its callback */
+} CudaWorker;
+
+static CudaBackend *
+get_backend (CudaWorker *worker)
+{
+  return (CudaBackend *) worker->parent.backend;
+}
+
+static void
+cuda_free (LycheeBackend *backend)
+{
+  CudaBackend *b = (CudaBackend *) backend;
+
+  g_object_unref (b->model);
+  lychee_cuda_unref (b->cuda);
+  g_free (b);
+}
+
+/* Upkeep */
+
+static void
+upkeep_thread (gpointer data, gpointer user_data)
+{
+  Upkeep *upkeep = user_data;
+
+  for (guint layer = 0; layer < upkeep->n_layers; layer++) {
+    guint n = lychee_attention_upkeep (upkeep->attention, layer);
+
+    g_mutex_lock (&upkeep->lock);
+    upkeep->done[layer] += n;
+    g_cond_broadcast (&upkeep->cond);
+    g_mutex_unlock (&upkeep->lock);
+  }
+  g_mutex_lock (&upkeep->lock);
+  upkeep->n_running--;
+  g_cond_broadcast (&upkeep->cond);
+  g_mutex_unlock (&upkeep->lock);
+}
+
+/* @layer's indexes, or with n_layers all of them, are up to date when this returns. */
+static void
+wait_for_upkeep (CudaWorker *w, guint layer)
+{
+  guint n_heads = lychee_model_get_n_kv_heads (get_backend (w)->model);
+  Upkeep *upkeep = &w->upkeep;
+
+  g_mutex_lock (&upkeep->lock);
+  while (layer < upkeep->n_layers ? upkeep->done[layer] < n_heads : upkeep->n_running > 0)
+    g_cond_wait (&upkeep->cond, &upkeep->lock);
+  g_mutex_unlock (&upkeep->lock);
+}
+
+static void
+begin_upkeep (CudaWorker *w)
+{
+  guint n = get_backend (w)->n_threads;
+  Upkeep *upkeep = &w->upkeep;
+
+  /* Layers without an index have nothing to be waited for. */
+  for (guint i = 0; i < upkeep->n_layers; i++)
+    upkeep->done[i] = 0;
+  upkeep->n_running = n;
+  for (guint i = 0; i < n; i++)
+    g_thread_pool_push (w->pool, upkeep, NULL);
+}
+
+/* Workers */
+
+static void
+cuda_free_worker (LycheeWorker *worker)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+
+  if (w->worker)
+    get_backend (w)->cuda->api->worker_free (w->worker);
+  g_thread_pool_free (w->pool, FALSE, TRUE);
+  lychee_attention_free (w->attention);
+  g_ptr_array_unref (w->pages);
+  g_free (w->heads);
+  g_free (w->frequency[0]);
+  g_free (w->frequency[1]);
+  g_free (w->upkeep.done);
+  g_mutex_clear (&w->upkeep.lock);
+  g_cond_clear (&w->upkeep.cond);
+  g_free (w);
+}
+
+static LycheeWorker *
+cuda_new_worker (LycheeBackend *backend, GError **error)
+{
+  CudaBackend *b = (CudaBackend *) backend;
+  const LycheeHparams *hp = lychee_model_get_hparams (b->model);
+  LycheeCudaError local = { 0 };
+  LycheeCudaWorker *on_device;
+  CudaWorker *w;
+
+  if (b->cuda->api->worker_new (b->weights, &on_device, &local) != 0) {
+    lychee_cuda_set_error (error, &local, "Nothing can be computed on the CUDA device");
+    return NULL;
+  }
+  w = g_new0 (CudaWorker, 1);
+  w->worker = on_device;
+  w->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim, 1);
+  lychee_attention_set_layers (
+      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale);
+  w->upkeep.attention = w->attention;
+  w->upkeep.n_layers = hp->n_layers;
+  w->upkeep.done = g_new0 (guint, hp->n_layers);
+  g_mutex_init (&w->upkeep.lock);
+  g_cond_init (&w->upkeep.cond);
+  w->pool = g_thread_pool_new (upkeep_thread, &w->upkeep, b->n_threads, FALSE, NULL);
+  w->pages = g_ptr_array_new ();
+  w->heads = g_new0 (LycheeCudaHead, (gsize) hp->n_layers * hp->n_kv_heads);
+  for (guint i = 0; i < 2; i++)
+    w->frequency[i] = g_new (double, hp->n_rot / 2 + 1);
+  return &w->parent;
+}
+
+static void
+cuda_set_options (LycheeWorker *worker, const LycheeAttentionOptions *options)
+{
+  lychee_attention_set_options (((CudaWorker *) worker)->attention, options);
+  ((CudaWorker *) worker)->options = *options;
+}
+
+static void
+cuda_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+
+  lychee_attention_get_stats (w->attention, stats);
+  lychee_attention_reset_stats (w->attention);
+}
+
+/* Called by the module before a layer's search. */
+static int
+prepare_layer (void *data, int layer, LycheeCudaHead *heads)
+{
+  CudaWorker *w = data;
+
+  wait_for_upkeep (w, layer);
+  return !lychee_cuda_mirror_index (
+      get_backend (w)->cuda, w->worker, w->cache, layer, heads, &w->error);
+}
+
+static guint
+count_nodes (const LycheeBranch *branch)
+{
+  guint n = 0;
+
+  if (!branch || branch->level == 1)
+    return branch ? branch->n : 0;
+  for (guint i = 0; i < branch->n; i++)
+    n += count_nodes (branch->child[i]);
+  return n;
+}
+
+/* What the largest index is like: nodes, and rows of a node at most. */
+static void
+measure_indexes (CudaWorker *w, LycheeCudaPass *pass)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (get_backend (w)->model);
+
+  for (guint layer = 0; layer < hp->n_layers; layer++)
+    for (guint head = 0; head < hp->n_kv_heads; head++) {
+      const LycheeIndex *index = lychee_cache_get_index (w->cache, layer, head);
+      guint rows;
+
+      if (!index)
+        continue;
+      rows = index->params.coarse_capacity + LYCHEE_APPEND_BATCH;
+      pass->max_nodes = MAX (pass->max_nodes, (int) count_nodes (index->root));
+      pass->max_node_rows = MAX (pass->max_node_rows, (int) rows);
+    }
+}
+
+/* Settles how the pass gets at the indexes. */
+static gboolean
+prepare_indexes (CudaWorker *w, LycheeCudaPass *pass, GError **error)
+{
+  CudaBackend *b = get_backend (w);
+  const LycheeHparams *hp = lychee_model_get_hparams (b->model);
+  guint n_upkeep = lychee_attention_get_n_upkeep (w->attention);
+  gboolean later = n_upkeep > 0 && n_upkeep <= LITTLE_UPKEEP && pass->n_tokens == 1;
+
+  /* Before the threads begin: they change what is measured. */
+  if (pass->sparse && (later || n_upkeep == 0))
+    measure_indexes (w, pass);
+  if (n_upkeep > 0)
+    begin_upkeep (w);
+  if (!pass->sparse)
+    return TRUE;
+  if (later) {
+    pass->max_nodes += n_upkeep; /* at most: each of them splits one */
+    pass->index = prepare_layer;
+    pass->index_data = w;
+    return TRUE;
+  }
+  if (n_upkeep > 0) {
+    wait_for_upkeep (w, hp->n_layers);
+    measure_indexes (w, pass);
+  }
+  for (guint layer = 0; layer < hp->n_layers; layer++)
+    if (lychee_cache_get_index (w->cache, layer, 0) &&
+        !lychee_cuda_mirror_index (
+            b->cuda, w->worker, w->cache, layer, w->heads + (gsize) layer * hp->n_kv_heads, error))
+      return FALSE;
+  pass->heads = w->heads;
+  return TRUE;
+}
+
+static void
+prepare_rope (CudaWorker *w, LycheeCudaPass *pass)
+{
+  guint n_context = lychee_cache_get_rope_context (w->cache);
+
+  for (guint local = 0; local < 2; local++) {
+    if (!w->knows_frequency || w->n_context != n_context)
+      lychee_cuda_weights_get_rope (get_backend (w)->model, local, n_context, w->frequency[local]);
+    pass->frequency[local] = w->frequency[local];
+  }
+  w->knows_frequency = TRUE;
+  w->n_context = n_context;
+}
+
+static void
+count (CudaWorker *w, const LycheeCudaResult *result)
+{
+  LycheeAttentionStats stats = {
+    .nodes_scored = result->nodes_scored,
+    .rows_read = result->rows_read,
+    .rows_estimated = result->rows_estimated,
+    .audits = result->audited ? 1 : 0,
+    .missed_mass = result->missed_mass,
+    .error = result->error,
+  };
+
+  lychee_attention_count (w->attention, &stats);
+}
+
+/* With the cache's index locked. */
+static gboolean
+run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GError **error)
+{
+  CudaBackend *b = get_backend (w);
+  const LycheeHparams *hp = lychee_model_get_hparams (b->model);
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (w->cache);
+  LycheeCudaError local = { 0 };
+  guint audit_layer;
+  gboolean ok;
+
+  lychee_attention_plan (w->attention, w->cache, pass->n_tokens);
+  audit_layer = lychee_attention_get_audit_layer (w->attention);
+  pass->audit_layer = audit_layer < hp->n_layers ? (int) audit_layer : -1;
+  pass->sparse = lychee_attention_is_sparse (w->attention);
+  if (pass->sparse) {
+    pass->sinks = indexing->sinks;
+    pass->budget = w->options.budget;
+    pass->beam = w->options.beam;
+    pass->rest = w->options.rest;
+  }
+  ok = prepare_indexes (w, pass, error);
+  if (ok && b->cuda->api->worker_run (w->worker, pass, result, &local) != 0) {
+    ok = FALSE;
+    if (w->error)
+      g_propagate_error (error, g_steal_pointer (&w->error));
+    else
+      lychee_cuda_set_error (error, &local, "The pass failed");
+  }
+  wait_for_upkeep (w, hp->n_layers);
+  return lychee_attention_finish (w->attention, ok ? error : NULL) && ok;
+}
+
+static gboolean
+cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
+    const float **logits, GCancellable *cancellable, GError **error)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+  CudaBackend *b = get_backend (w);
+  gint32 n_vocab = lychee_model_get_n_vocab (b->model);
+  LycheeCudaResult result;
+  LycheeCudaPass pass = {
+    .ids = ids,
+    .n_tokens = n,
+    .first = lychee_cache_get_length (cache),
+    .origin = lychee_cache_get_origin (cache),
+    .output = output == LYCHEE_OUTPUT_NONE   ? LYCHEE_CUDA_OUTPUT_NONE
+              : output == LYCHEE_OUTPUT_LAST ? LYCHEE_CUDA_OUTPUT_LAST
+                                             : LYCHEE_CUDA_OUTPUT_ALL,
+  };
+  guint head, skip;
+  gboolean ok;
+
+  for (guint i = 0; i < n; i++)
+    if (ids[i] < 0 || ids[i] >= n_vocab) {
+      g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_INVALID,
+          "Token id %d is not in the model's vocabulary of %d", ids[i], n_vocab);
+      return FALSE;
+    }
+  if (g_cancellable_set_error_if_cancelled (cancellable, error) ||
+      !lychee_cache_reserve (cache, n, error) ||
+      !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error))
+    return FALSE;
+  w->cache = cache;
+  lychee_cache_get_hole (cache, &head, &skip);
+  pass.head = head;
+  pass.skip = skip;
+  pass.pages = w->pages->pdata;
+  pass.n_pages = w->pages->len;
+  prepare_rope (w, &pass);
+  lychee_cache_lock_index (cache);
+  ok = run_locked (w, &pass, &result, error);
+  lychee_cache_unlock_index (cache);
+  w->cache = NULL;
+  if (!ok || g_cancellable_set_error_if_cancelled (cancellable, error))
+    return FALSE;
+  count (w, &result);
+  lychee_cuda_mirror_store (b->cuda, cache, result.rows, n);
+  lychee_cache_commit (cache, n);
+  if (logits)
+    *logits = result.logits;
+  return TRUE;
+}
+
+static const LycheeBackendClass cuda_class = {
+  .type = LYCHEE_BACKEND_CUDA,
+  .piece_tokens = LYCHEE_FORWARD_MAX_TOKENS,
+  .free = cuda_free,
+  .new_worker = cuda_new_worker,
+  .free_worker = cuda_free_worker,
+  .set_options = cuda_set_options,
+  .take_stats = cuda_take_stats,
+  .run = cuda_run,
+};
+
+LycheeBackend *
+lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
+    LycheeGranularity granularity, gboolean *built, GError **error)
+{
+  g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
+  g_autoptr (LycheeExecutor) executor = NULL;
+  LycheeCudaModel *weights;
+  CudaBackend *b;
+
+  G_STATIC_ASSERT (LYCHEE_CUDA_MAX_TOKENS == LYCHEE_FORWARD_MAX_TOKENS);
+  if (!cuda)
+    return NULL;
+  if (granularity != LYCHEE_GRANULARITY_TOKEN) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
+    return NULL;
+  }
+  weights = lychee_cuda_weights_get (cuda, model, error);
+  if (!weights)
+    return NULL;
+  executor = lychee_executor_get (threads); /* knows how many threads are wanted */
+  b = g_new0 (CudaBackend, 1);
+  b->parent.klass = &cuda_class;
+  g_atomic_ref_count_init (&b->parent.refs);
+  b->parent.name = g_strdup (cuda->api->get_name (cuda->device));
+  b->model = g_object_ref (model);
+  b->weights = weights;
+  b->n_threads = lychee_executor_get_n_threads (executor);
+  b->cuda = g_steal_pointer (&cuda);
+  return &b->parent;
+}

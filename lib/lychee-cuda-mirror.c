@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "lychee-cuda-mirror.h"
+
+#include "lychee-index-private.h"
+
+#include <string.h>
+
+/* Blocks to be copied to the device. */
+typedef struct {
+  GPtrArray *to, *from;
+  GArray *sizes; /* of gsize */
+} Upload;
+
+static void
+upload_init (Upload *upload)
+{
+  upload->to = g_ptr_array_new ();
+  upload->from = g_ptr_array_new ();
+  upload->sizes = g_array_new (FALSE, FALSE, sizeof (gsize));
+}
+
+static void
+upload_clear (Upload *upload)
+{
+  g_ptr_array_unref (upload->to);
+  g_ptr_array_unref (upload->from);
+  g_array_unref (upload->sizes);
+}
+
+static void
+upload_add (Upload *upload, gpointer to, gconstpointer from, gsize size)
+{
+  g_ptr_array_add (upload->to, to);
+  g_ptr_array_add (upload->from, (gpointer) from);
+  g_array_append_val (upload->sizes, size);
+}
+
+static gboolean
+upload_run (Upload *upload, LycheeCuda *cuda, LycheeCudaWorker *worker, GError **error)
+{
+  LycheeCudaError local = { 0 };
+
+  if (cuda->api->worker_upload (worker, upload->to->len, upload->to->pdata,
+          (gconstpointer *) upload->from->pdata, (const gsize *) (gpointer) upload->sizes->data,
+          &local) == 0)
+    return TRUE;
+  lychee_cuda_set_error (error, &local, "The transcript cannot be brought onto the CUDA device");
+  return FALSE;
+}
+
+/* Pages */
+
+typedef struct {
+  LycheeCuda *cuda;
+  gsize size;
+  gpointer memory;
+} DevicePage;
+
+static void
+device_page_free (gconstpointer owner, gpointer data)
+{
+  DevicePage *page = data;
+
+  lychee_cuda_free_page (page->cuda, page->size, page->memory);
+  lychee_cuda_unref (page->cuda);
+  g_free (page);
+}
+
+/* Rows first .. end - 1 of a page. */
+static void
+upload_rows (
+    Upload *upload, LycheeCache *cache, const guint16 *page, guint16 *to, guint first, guint end)
+{
+  gsize dim = lychee_cache_get_head_dim (cache), part = LYCHEE_CACHE_PAGE_TOKENS * dim;
+  guint n_parts = lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache) * 2;
+
+  for (guint i = 0; i < n_parts; i++)
+    upload_add (upload, to + i * part + first * dim, page + i * part + first * dim,
+        (end - first) * dim * sizeof *page);
+}
+
+static gboolean
+mirror_page (LycheeCuda *cuda, LycheeCache *cache, guint at, guint n_rows, Upload *upload,
+    gpointer *memory, GError **error)
+{
+  LycheePeer *peer = lychee_cache_get_peer (cache, at, cuda);
+  gsize size = lychee_cache_get_token_bytes (cache) * LYCHEE_CACHE_PAGE_TOKENS;
+  DevicePage *page;
+
+  *memory = NULL;
+  if (!peer)
+    return TRUE;
+  if (!peer->data) {
+    gpointer fresh = lychee_cuda_alloc_page (cuda, size, error);
+
+    if (!fresh)
+      return FALSE;
+    page = g_new (DevicePage, 1);
+    *page = (DevicePage){ lychee_cuda_ref (cuda), size, fresh };
+    peer->free = device_page_free;
+    peer->data = page;
+    peer->rows = 0;
+  }
+  page = peer->data;
+  *memory = page->memory;
+  if (peer->rows >= n_rows)
+    return TRUE;
+  if (peer->rows == 0 && n_rows == LYCHEE_CACHE_PAGE_TOKENS)
+    upload_add (upload, page->memory, lychee_cache_get_page (cache, at), size);
+  else
+    upload_rows (
+        upload, cache, lychee_cache_get_page (cache, at), page->memory, peer->rows, n_rows);
+  return TRUE;
+}
+
+gboolean
+lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache, guint n,
+    GPtrArray *pages, GError **error)
+{
+  guint length = lychee_cache_get_length (cache);
+  guint n_pages = (length + n + LYCHEE_CACHE_PAGE_TOKENS - 1) >> LYCHEE_CACHE_PAGE_SHIFT;
+  gboolean ok = TRUE;
+  Upload upload;
+
+  upload_init (&upload);
+  g_ptr_array_set_size (pages, n_pages);
+  /* Also while they are copied: another fork that shares a page must not take it to be there. */
+  g_mutex_lock (&cuda->peers_lock);
+  for (guint i = 0; ok && i < n_pages; i++) {
+    guint begin = i << LYCHEE_CACHE_PAGE_SHIFT;
+
+    ok = mirror_page (cuda, cache, i,
+        length <= begin ? 0 : MIN (length - begin, LYCHEE_CACHE_PAGE_TOKENS), &upload,
+        &pages->pdata[i], error);
+  }
+  ok = ok && upload_run (&upload, cuda, worker, error);
+  for (guint i = 0; ok && i < n_pages; i++) {
+    guint begin = i << LYCHEE_CACHE_PAGE_SHIFT;
+    LycheePeer *peer = lychee_cache_get_peer (cache, i, cuda);
+
+    if (peer && length > begin)
+      peer->rows = MIN (length - begin, LYCHEE_CACHE_PAGE_TOKENS);
+  }
+  g_mutex_unlock (&cuda->peers_lock);
+  upload_clear (&upload);
+  return ok;
+}
+
+void
+lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n)
+{
+  guint first = lychee_cache_get_length (cache), n_layers = lychee_cache_get_n_layers (cache);
+  guint n_kv_heads = lychee_cache_get_n_kv_heads (cache);
+  gsize dim = lychee_cache_get_head_dim (cache);
+
+  for (guint layer = 0; layer < n_layers; layer++)
+    for (guint value = 0; value < 2; value++)
+      for (guint head = 0; head < n_kv_heads; head++) {
+        LycheeRows own;
+
+        lychee_cache_get_rows (cache, layer, head, &own);
+        for (guint t = 0; t < n; t++, rows += dim)
+          memcpy (
+              lychee_cache_get_writable (cache, layer, head, first + t) + value * own.value_offset,
+              rows, dim * sizeof *rows);
+      }
+  g_mutex_lock (&cuda->peers_lock);
+  for (guint row = first; row < first + n; row++) {
+    LycheePeer *peer = lychee_cache_get_peer (cache, row >> LYCHEE_CACHE_PAGE_SHIFT, cuda);
+
+    peer->rows = (row & (LYCHEE_CACHE_PAGE_TOKENS - 1)) + 1;
+  }
+  g_mutex_unlock (&cuda->peers_lock);
+}
+
+/* The index */
+
+/* A coarse node on the device; under the device's lock. */
+typedef struct {
+  LycheeNode *node; /* a reference: while there is one, its address stays its own */
+  guint refs;
+  gsize size;
+  gpointer memory;
+  gboolean fresh; /* not yet copied */
+} Record;
+
+static void
+record_unref (LycheeCuda *cuda, Record *record)
+{
+  if (--record->refs > 0)
+    return;
+  g_hash_table_remove (cuda->records, record->node);
+  lychee_cuda_free_record (cuda, record->size, record->memory);
+  lychee_node_unref (record->node);
+  g_free (record);
+}
+
+/* What the device has of one index: the records of its nodes, in the order of the tree. */
+typedef struct {
+  guint64 version;
+  gboolean known;
+  GPtrArray *records;
+  gpointer list; /* on the device: their addresses */
+  gsize list_size;
+} Image;
+
+typedef struct {
+  LycheeCuda *cuda;
+  guint n;
+  Image *images; /* [layers x KV heads] */
+} Images;
+
+static void
+images_free (gpointer data)
+{
+  Images *images = data;
+  LycheeCuda *cuda = images->cuda;
+
+  g_mutex_lock (&cuda->lock);
+  for (guint i = 0; i < images->n; i++) {
+    Image *image = &images->images[i];
+
+    for (guint j = 0; image->records && j < image->records->len; j++)
+      record_unref (cuda, image->records->pdata[j]);
+    g_clear_pointer (&image->records, g_ptr_array_unref);
+    if (image->list)
+      lychee_cuda_free_record (cuda, image->list_size, image->list);
+  }
+  g_mutex_unlock (&cuda->lock);
+  g_free (images->images);
+  lychee_cuda_unref (cuda);
+  g_free (images);
+}
+
+static Images *
+get_images (LycheeCuda *cuda, LycheeCache *cache)
+{
+  g_autofree char *key = g_strdup_printf ("lychee-cuda-index-%u", cuda->ordinal);
+  Images *images = g_object_get_data (G_OBJECT (cache), key);
+
+  if (images)
+    return images;
+  images = g_new0 (Images, 1);
+  images->cuda = lychee_cuda_ref (cuda);
+  images->n = lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache);
+  images->images = g_new0 (Image, images->n);
+  g_object_set_data_full (G_OBJECT (cache), key, images, images_free);
+  return images;
+}
+
+static gsize
+record_size (const LycheeNode *node, guint dim)
+{
+  return sizeof (LycheeCudaNode) + 2 * dim + node->n_leaves * (sizeof (LycheeCudaLeaf) + dim / 2) +
+         node->n_rows * sizeof (guint32);
+}
+
+/* Writes a record as lychee-cuda.h has it. */
+static void
+pack_record (const LycheeIndex *index, const LycheeBranch *branch, guint child, guint8 *to)
+{
+  guint dim = index->params.head_dim, row = 0;
+  const LycheeNode *node = branch->child[child];
+  const guint8 *counts = lychee_node_get_counts (node), *ids = lychee_node_get_ids (node, dim);
+  LycheeCudaNode head = {
+    .scale = branch->scale[child],
+    .log_count = branch->log_count[child],
+    .value_scale = branch->value_scale[child],
+    .n_rows = node->n_rows,
+    .n_leaves = node->n_leaves,
+  };
+
+  memcpy (to, &head, sizeof head);
+  to += sizeof head;
+  memcpy (to, branch->code + (gsize) child * dim, dim);
+  memcpy (to + dim, branch->value_code + (gsize) child * dim, dim);
+  to += 2 * dim;
+  for (guint i = 0; i < node->n_leaves; i++) {
+    LycheeCudaLeaf leaf = { .count = counts[i], .first = (guint16) row };
+
+    index->kernels->f16_to_f32 (lychee_node_get_scales (node) + i, &leaf.scale, 1);
+    memcpy (to, &leaf, sizeof leaf);
+    to += sizeof leaf;
+    row += counts[i];
+  }
+  memcpy (to, lychee_node_get_codes (node), (gsize) node->n_leaves * dim / 2);
+  to += (gsize) node->n_leaves * dim / 2;
+  for (guint i = 0; i < node->n_rows; i++, to += sizeof (guint32)) {
+    guint32 id = lychee_node_id (ids, node->id_bytes, i);
+
+    memcpy (to, &id, sizeof id);
+  }
+}
+
+typedef struct {
+  LycheeCuda *cuda;
+  const LycheeIndex *index;
+  const GPtrArray *old; /* (nullable) of Record */
+  guint at;             /* in them: nodes mostly stay where they were */
+  GPtrArray *records;
+  GPtrArray *fresh;  /* of Record */
+  GPtrArray *packed; /* what is to be copied for these */
+} Walk;
+
+/* With the device's lock. */
+static gboolean
+walk_node (Walk *w, const LycheeBranch *branch, guint child, GError **error)
+{
+  LycheeNode *node = branch->child[child];
+  Record *record = NULL;
+
+  for (guint ahead = 0; w->old && ahead < 3 && w->at + ahead < w->old->len && !record; ahead++)
+    if (((Record *) w->old->pdata[w->at + ahead])->node == node) {
+      record = w->old->pdata[w->at + ahead];
+      w->at += ahead + 1;
+    }
+  if (!record)
+    record = g_hash_table_lookup (w->cuda->records, node);
+  if (!record) {
+    gsize size = record_size (node, w->index->params.head_dim);
+    gpointer memory = lychee_cuda_alloc_record (w->cuda, size, error);
+    guint8 *packed;
+
+    if (!memory)
+      return FALSE;
+    record = g_new0 (Record, 1);
+    record->node = lychee_node_ref (node);
+    record->size = size;
+    record->memory = memory;
+    packed = g_malloc (size);
+    pack_record (w->index, branch, child, packed);
+    g_hash_table_insert (w->cuda->records, node, record);
+    g_ptr_array_add (w->fresh, record);
+    g_ptr_array_add (w->packed, packed);
+  }
+  record->refs++;
+  g_ptr_array_add (w->records, record);
+  return TRUE;
+}
+
+static gboolean
+walk_branch (Walk *w, const LycheeBranch *branch, GError **error)
+{
+  for (guint i = 0; branch && i < branch->n; i++)
+    if (!(branch->level > 1 ? walk_branch (w, branch->child[i], error)
+                            : walk_node (w, branch, i, error)))
+      return FALSE;
+  return TRUE;
+}
+
+/* With the device's lock: lists an index's records anew, and what of them is to be copied. */
+static gboolean
+renew_image (LycheeCuda *cuda, const LycheeIndex *index, Image *image, GPtrArray *packed,
+    Upload *upload, GError **error)
+{
+  g_autoptr (GPtrArray) records = g_ptr_array_new ();
+  g_autoptr (GPtrArray) fresh = g_ptr_array_new ();
+  guint before = packed->len;
+  Walk walk = { cuda, index, image->records, 0, records, fresh, packed };
+  gsize size;
+  gpointer *list;
+
+  if (!walk_branch (&walk, index->root, error)) {
+    for (guint i = 0; i < records->len; i++)
+      record_unref (cuda, records->pdata[i]);
+    return FALSE;
+  }
+  for (guint i = 0; i < fresh->len; i++) {
+    Record *record = fresh->pdata[i];
+
+    upload_add (upload, record->memory, packed->pdata[before + i], record->size);
+  }
+  for (guint i = 0; image->records && i < image->records->len; i++)
+    record_unref (cuda, image->records->pdata[i]);
+  g_clear_pointer (&image->records, g_ptr_array_unref);
+  image->records = g_steal_pointer (&records);
+  size = image->records->len * sizeof (gpointer);
+  if (size > image->list_size) {
+    gsize grown = MIN (MAX (size + size / 2, 512), LYCHEE_CUDA_MAX_RECORD);
+    gpointer memory = size <= grown ? lychee_cuda_alloc_record (cuda, grown, error) : NULL;
+
+    if (!memory) {
+      if (size > grown)
+        g_set_error (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+            "The index has %u nodes: more than the CUDA backend can list", image->records->len);
+      image->known = FALSE;
+      return FALSE;
+    }
+    if (image->list)
+      lychee_cuda_free_record (cuda, image->list_size, image->list);
+    image->list = memory;
+    image->list_size = grown;
+  }
+  if (size > 0) {
+    list = g_new (gpointer, image->records->len);
+    for (guint i = 0; i < image->records->len; i++)
+      list[i] = ((Record *) image->records->pdata[i])->memory;
+    g_ptr_array_add (packed, list);
+    upload_add (upload, image->list, list, size);
+  }
+  image->version = index->version;
+  image->known = TRUE;
+  return TRUE;
+}
+
+gboolean
+lychee_cuda_mirror_index (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache,
+    guint layer, LycheeCudaHead *heads, GError **error)
+{
+  guint n_kv_heads = lychee_cache_get_n_kv_heads (cache);
+  Image *images = get_images (cuda, cache)->images + (gsize) layer * n_kv_heads;
+  g_autoptr (GPtrArray) packed = g_ptr_array_new_with_free_func (g_free);
+  gboolean ok = TRUE;
+  Upload upload;
+
+  upload_init (&upload);
+  g_mutex_lock (&cuda->lock);
+  for (guint head = 0; ok && head < n_kv_heads; head++) {
+    const LycheeIndex *index = lychee_cache_get_index (cache, layer, head);
+
+    if (!images[head].known || images[head].version != index->version)
+      ok = renew_image (cuda, index, &images[head], packed, &upload, error);
+    heads[head] = (LycheeCudaHead){
+      .nodes = images[head].list,
+      .n_nodes = ok ? images[head].records->len : 0,
+      .begin = index->begin,
+      .end = index->end,
+    };
+  }
+  /* With the lock: another fork that shares a node must not take it to be there before it is. */
+  if (!upload_run (&upload, cuda, worker, ok ? error : NULL) || !ok) {
+    ok = FALSE;
+    for (guint head = 0; head < n_kv_heads; head++)
+      images[head].known = FALSE;
+  }
+  g_mutex_unlock (&cuda->lock);
+  upload_clear (&upload);
+  return ok;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-cuda-device.h"
+#include "lychee-model-private.h"
+
+G_BEGIN_DECLS
+
+/* A model's weights on a device. They are kept as long as the model is, for it is sessions that
+ * come and go: a decoder makes one for each question. (transfer none) (nullable) */
+LycheeCudaModel *lychee_cuda_weights_get (LycheeCuda *cuda, LycheeModel *model, GError **error);
+
+/* The rotary embedding for a context of @n_context tokens: @frequency is [n_rot / 2 + 1], angles
+ * per position and then the factor of cosine and sine. */
+void lychee_cuda_weights_get_rope (
+    LycheeModel *model, gboolean local, guint n_context, double *frequency);
+
+G_END_DECLS

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The CUDA backend, on an emulated device, against the CPU backend: whole passes and answers of
+ * models of all kinds, dense and sparse; memory; and what a user can get wrong. */
+
+#include "lychee-backend.h"
+#include "lychee-cache-private.h"
+#include "lychee-model-private.h"
+#include "lychee-question.h"
+#include "lychee-session.h"
+#include "tiny-model.h"
+
+#include <math.h>
+#include <string.h>
+
+static char *dir;
+
+static LycheeModel *
+load (const LycheeTinyModel *tiny, const char *name)
+{
+  g_autofree char *path = lychee_tiny_model_write (tiny, dir, name);
+  g_autoptr (GError) error = NULL;
+  LycheeModel *model = lychee_model_new_from_file (path, &error);
+
+  g_assert_no_error (error);
+  return model;
+}
+
+static LycheeTinyModel
+plain_model (void)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+
+  tiny.head_dim = 64;
+  tiny.n_heads = 3;
+  tiny.n_kv_heads = 1;
+  tiny.type = GGML_TYPE_F16; /* as exact on the device as on the processor */
+  return tiny;
+}
+
+static LycheeWorker *
+new_worker (LycheeBackendType type, LycheeModel *model)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeBackend) backend =
+      lychee_backend_new (type, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, &error);
+  LycheeWorker *worker;
+
+  g_assert_no_error (error);
+  g_assert_cmpint (lychee_backend_get_kind (backend), ==, type);
+  worker = lychee_worker_new (backend, &error);
+  g_assert_no_error (error);
+  return worker;
+}
+
+static LycheeCache *
+new_cache (LycheeModel *model)
+{
+  LycheeCacheIndexing indexing = { LYCHEE_GRANULARITY_TOKEN, 16, 64 };
+  LycheeCache *cache = lychee_cache_new (lychee_model_get_n_layers (model),
+      lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model), 2048, 0);
+
+  lychee_model_describe_indexing (model, &indexing);
+  lychee_cache_enable_index (cache, &indexing);
+  return cache;
+}
+
+static void
+make_ids (gint32 *ids, guint n, guint seed)
+{
+  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
+
+  for (guint i = 0; i < n; i++)
+    ids[i] = g_rand_int_range (rand, 3, 250);
+}
+
+/* |a - b| / |b| */
+static double
+distance (const float *a, const float *b, gsize n)
+{
+  double away = 0, length = 0;
+
+  for (gsize i = 0; i < n; i++) {
+    away += (a[i] - b[i]) * (a[i] - b[i]);
+    length += b[i] * b[i];
+  }
+  g_assert_true (isfinite (away));
+  return sqrt (away / length);
+}
+
+typedef struct {
+  LycheeWorker *worker;
+  LycheeCache *cache;
+  const float *logits;
+} Side;
+
+static void
+run (Side *side, const gint32 *ids, guint n, LycheeOutput output)
+{
+  g_autoptr (GError) error = NULL;
+
+  lychee_worker_run (side->worker, side->cache, ids, n, output, &side->logits, NULL, &error);
+  g_assert_no_error (error);
+}
+
+typedef struct {
+  const char *name;
+  const char *architecture;
+  guint head_dim, n_heads, n_kv_heads;
+  enum ggml_type type;
+  gboolean tied, rope_factors, biases, fused;
+  guint n_rot, window;
+  const char *scaling;
+  double tolerance;
+} Kind;
+
+static const Kind kinds[] = {
+  { "plain", NULL, 64, 3, 1, GGML_TYPE_F16, .tolerance = 1e-3 },
+  { "tied, factors, biases", NULL, 80, 4, 2, GGML_TYPE_F16, TRUE, TRUE, TRUE, .tolerance = 1e-3 },
+  { "float32", NULL, 96, 2, 2, GGML_TYPE_F32, .tolerance = 2e-3 },
+  { "q8_0", NULL, 128, 4, 1, GGML_TYPE_Q8_0, .tolerance = 2e-2 },
+  { "bf16", NULL, 64, 4, 2, GGML_TYPE_BF16, .tolerance = 1e-2 },
+  { "half rotated", NULL, 64, 4, 2, GGML_TYPE_F16, .n_rot = 32, .tolerance = 1e-3 },
+  { "yarn", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "yarn", .tolerance = 1e-3 },
+  { "linear", NULL, 64, 4, 2, GGML_TYPE_F16, .scaling = "linear", .tolerance = 1e-3 },
+  { "qwen2", "qwen2", 64, 4, 2, GGML_TYPE_F16, .biases = TRUE, .tolerance = 1e-3 },
+  { "qwen3", "qwen3", 128, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
+  { "gemma3", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64, .tolerance = 1e-2 },
+  { "phi3", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .tolerance = 1e-3 },
+  { "granite", "granite", 64, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
+};
+
+static LycheeModel *
+load_kind (const Kind *k)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+
+  tiny.architecture = k->architecture;
+  tiny.head_dim = k->head_dim;
+  tiny.n_heads = k->n_heads;
+  tiny.n_kv_heads = k->n_kv_heads;
+  tiny.type = k->type;
+  tiny.tied = k->tied;
+  tiny.rope_factors = k->rope_factors;
+  tiny.biases = k->biases;
+  tiny.fused = k->fused;
+  tiny.n_rot = k->n_rot;
+  tiny.window = k->window;
+  tiny.scaling = k->scaling;
+  tiny.scaling_factor = 2;
+  tiny.n_layers = k->window ? 6 : 2; /* a period of windows */
+  return load (&tiny, "kind.gguf");
+}
+
+/* A chunk, then token by token, then several with the logits of all. */
+static void
+test_kinds (gconstpointer data)
+{
+  const Kind *k = data;
+  g_autoptr (LycheeModel) model = load_kind (k);
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  guint n_vocab = lychee_model_get_n_vocab (model), at = 0;
+  const guint steps[] = { 70, 1, 1, 1, 9, 1 };
+  gint32 ids[256];
+
+  make_ids (ids, G_N_ELEMENTS (ids), 7);
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++) {
+    LycheeOutput output = steps[i] == 9 ? LYCHEE_OUTPUT_ALL : LYCHEE_OUTPUT_LAST;
+    double away;
+
+    run (&cpu, ids + at, steps[i], output);
+    run (&cuda, ids + at, steps[i], output);
+    at += steps[i];
+    away = distance (
+        cuda.logits, cpu.logits, (output == LYCHEE_OUTPUT_ALL ? steps[i] : 1) * (gsize) n_vocab);
+    g_test_message ("%u tokens: logits differ by %.2e", steps[i], away);
+    g_assert_cmpfloat (away, <, k->tolerance);
+  }
+  g_assert_cmpuint (lychee_cache_get_length (cuda.cache), ==, at);
+  lychee_worker_free (cpu.worker);
+  lychee_worker_free (cuda.worker);
+  g_object_unref (cpu.cache);
+  g_object_unref (cuda.cache);
+}
+
+/* Keys and values come out as the processor makes them. */
+static void
+test_rows (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "rows.gguf");
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  gsize n = 300 * lychee_cache_get_token_bytes (cpu.cache) / 2;
+  g_autofree guint16 *wanted = g_new (guint16, n);
+  g_autofree guint16 *got = g_new (guint16, n);
+  g_autofree float *a = g_new (float, n);
+  g_autofree float *b = g_new (float, n);
+  gint32 ids[300];
+
+  make_ids (ids, 300, 3);
+  run (&cpu, ids, 300, LYCHEE_OUTPUT_NONE);
+  run (&cuda, ids, 200, LYCHEE_OUTPUT_NONE);
+  run (&cuda, ids + 200, 100, LYCHEE_OUTPUT_NONE);
+  g_assert_null (cuda.logits);
+  lychee_cache_read (cpu.cache, 0, 300, wanted);
+  lychee_cache_read (cuda.cache, 0, 300, got);
+  ggml_fp16_to_fp32_row (wanted, a, n);
+  ggml_fp16_to_fp32_row (got, b, n);
+  g_assert_cmpfloat (distance (b, a, n), <, 1e-3);
+  lychee_worker_free (cpu.worker);
+  lychee_worker_free (cuda.worker);
+  g_object_unref (cpu.cache);
+  g_object_unref (cuda.cache);
+}
+
+/* Sparse answers over a long transcript: the index on the device says what the host's does. The
+ * transcript is read by the processor, so that both begin with the same. */
+static void
+test_sparse (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "sparse.gguf");
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = 160, .rest = TRUE, .audit = 16 };
+  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), NULL };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
+  guint n_vocab = lychee_model_get_n_vocab (model), n_rows;
+  LycheeAttentionStats wanted, got;
+  g_autofree gint32 *ids = g_new (gint32, 900);
+
+  make_ids (ids, 900, 5);
+  for (guint at = 0; at < 700; at += 100)
+    run (&reader, ids + at, 100, LYCHEE_OUTPUT_NONE);
+  cpu.cache = lychee_cache_fork (reader.cache, NULL);
+  cuda.cache = lychee_cache_fork (reader.cache, NULL);
+  lychee_worker_set_options (cpu.worker, &options);
+  lychee_worker_set_options (cuda.worker, &options);
+  n_rows = 0;
+  for (guint i = 0; i < 44; i++) { /* the index grows three times meanwhile */
+    guint n = i == 20 ? 20 : 1;    /* a chunk, sparse too */
+
+    run (&cpu, ids + 700 + n_rows, n, LYCHEE_OUTPUT_LAST);
+    run (&cuda, ids + 700 + n_rows, n, LYCHEE_OUTPUT_LAST);
+    n_rows += n;
+    g_assert_cmpfloat (distance (cuda.logits, cpu.logits, n_vocab), <, 3e-3);
+  }
+  lychee_worker_take_stats (cpu.worker, &wanted);
+  lychee_worker_take_stats (cuda.worker, &got);
+  g_assert_cmpuint (got.sparse, ==, wanted.sparse);
+  g_assert_cmpuint (got.dense, ==, wanted.dense);
+  g_assert_cmpuint (got.rows_visible, ==, wanted.rows_visible);
+  g_assert_cmpuint (got.rows_read, ==, wanted.rows_read);
+  g_assert_cmpuint (got.rows_estimated, ==, wanted.rows_estimated);
+  g_assert_cmpuint (got.audits, ==, wanted.audits);
+  g_assert_cmpfloat (fabs (got.missed_mass - wanted.missed_mass), <, 0.02 * wanted.audits);
+  g_assert_cmpfloat (fabs (got.error - wanted.error), <, 0.02 * wanted.audits);
+  /* Near ties of nodes fall here and there. */
+  g_assert_cmpfloat (
+      fabs ((double) got.nodes_scored - wanted.nodes_scored), <, 0.01 * wanted.nodes_scored);
+  lychee_worker_free (reader.worker);
+  lychee_worker_free (cpu.worker);
+  lychee_worker_free (cuda.worker);
+  g_object_unref (reader.cache);
+  g_object_unref (cpu.cache);
+  g_object_unref (cuda.cache);
+}
+
+/* A cache that is cut and grows anew, and forks of it, see the rows that they hold. */
+static void
+test_truncate (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "truncate.gguf");
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = 128, .rest = TRUE };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  Side *sides[] = { &cpu, &cuda };
+  guint n_vocab = lychee_model_get_n_vocab (model);
+  g_autofree gint32 *ids = g_new (gint32, 1024);
+
+  make_ids (ids, 1024, 9);
+  for (guint s = 0; s < 2; s++) {
+    g_autoptr (LycheeCache) whole = NULL;
+
+    run (sides[s], ids, 500, LYCHEE_OUTPUT_NONE);
+    whole = sides[s]->cache;
+    sides[s]->cache = lychee_cache_fork (whole, NULL);
+    run (sides[s], ids + 500, 40, LYCHEE_OUTPUT_NONE);
+    lychee_cache_truncate (sides[s]->cache, 470);
+    run (sides[s], ids + 600, 30, LYCHEE_OUTPUT_NONE);
+    lychee_worker_set_options (sides[s]->worker, &options);
+    for (guint i = 0; i < 20; i++)
+      run (sides[s], ids + 700 + i, 1, LYCHEE_OUTPUT_LAST);
+  }
+  g_assert_cmpfloat (distance (cuda.logits, cpu.logits, n_vocab), <, 3e-2);
+  for (guint s = 0; s < 2; s++) {
+    lychee_worker_free (sides[s]->worker);
+    g_object_unref (sides[s]->cache);
+  }
+}
+
+static guint
+find_largest (const float *x, guint n, float *gap)
+{
+  guint best = 0;
+
+  for (guint i = 1; i < n; i++)
+    if (x[i] > x[best])
+      best = i;
+  *gap = G_MAXFLOAT;
+  for (guint i = 0; i < n; i++)
+    if (i != best)
+      *gap = MIN (*gap, x[best] - x[i]);
+  return best;
+}
+
+/* Greedy generation chooses the same tokens, but where two are as good as equal. */
+static void
+test_generation (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+
+  for (guint seed = 1; seed <= 3; seed++) {
+    g_autoptr (LycheeModel) model = NULL;
+    Side cpu, cuda;
+    gint32 ids[90];
+    guint n_vocab, n_close = 0;
+
+    tiny.seed = seed;
+    model = load (&tiny, "generation.gguf");
+    n_vocab = lychee_model_get_n_vocab (model);
+    cpu = (Side){ new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+    cuda = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+    make_ids (ids, G_N_ELEMENTS (ids), seed);
+    run (&cpu, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
+    run (&cuda, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
+    for (guint i = 0; i < 60; i++) {
+      float gap, ignored;
+      gint32 id = find_largest (cpu.logits, n_vocab, &gap);
+
+      if (gap < 0.02)
+        n_close++;
+      else
+        g_assert_cmpint (find_largest (cuda.logits, n_vocab, &ignored), ==, id);
+      run (&cpu, &id, 1, LYCHEE_OUTPUT_LAST);
+      run (&cuda, &id, 1, LYCHEE_OUTPUT_LAST);
+    }
+    g_assert_cmpuint (n_close, <, 15);
+    lychee_worker_free (cpu.worker);
+    lychee_worker_free (cuda.worker);
+    g_object_unref (cpu.cache);
+    g_object_unref (cuda.cache);
+  }
+}
+
+static LycheeChunk *
+new_chunk (guint number)
+{
+  gint32 ids[12];
+
+  make_ids (ids, 12, number + 100);
+  return lychee_chunk_new (ids, 12, "words", NULL, number * G_GUINT64_CONSTANT (1000000000),
+      G_GUINT64_CONSTANT (1000000000), LYCHEE_BOUNDARY_WORD, 0, number);
+}
+
+/* Sessions use it, two at a time, and say so. */
+static void
+test_session (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "session.gguf");
+  g_autoptr (LycheeSession) session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "backend",
+      LYCHEE_BACKEND_CUDA, "budget", 128, "prefill", LYCHEE_ATTENTION_SPARSE, "reserve", 100, NULL);
+  g_autoptr (LycheeSession) other = NULL;
+  g_autoptr (LycheeQuestion) question = lychee_question_new ("What was decided?");
+  LycheeSession *sessions[2];
+  g_autoptr (GError) error = NULL;
+
+  for (guint i = 0; i < 20; i++) {
+    g_autoptr (LycheeChunk) chunk = new_chunk (i);
+
+    lychee_session_append (session, chunk, NULL, &error);
+    g_assert_no_error (error);
+  }
+  /* As a decoder does, which is given the indexer's cache. */
+  other = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache",
+      lychee_session_get_cache (session), "backend", LYCHEE_BACKEND_AUTO, "budget", 128, NULL);
+  lychee_question_set_max_tokens (question, 10);
+  sessions[0] = session;
+  sessions[1] = other;
+  for (guint i = 0; i < 2; i++) {
+    g_autoptr (GVariant) stats = NULL;
+    g_autoptr (LycheeAnswer) said =
+        lychee_session_ask (sessions[i], question, NULL, NULL, NULL, &error);
+    const char *name;
+    guint64 n_sparse;
+
+    g_assert_no_error (error);
+    g_assert_cmpuint (strlen (lychee_answer_get_text (said)), >, 0);
+    stats = g_variant_ref_sink (lychee_session_get_stats (sessions[i]));
+    g_assert_true (g_variant_lookup (stats, "backend", "&s", &name));
+    g_assert_cmpstr (name, ==, "emulated device (CUDA device 0)");
+    g_assert_true (g_variant_lookup (stats, "sparse-queries", "t", &n_sparse));
+    g_assert_cmpuint (n_sparse, >, 0);
+  }
+}
+
+static void
+expect_error (
+    LycheeModel *model, LycheeGranularity granularity, guint device, int code, const char *part)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeBackend) cuda =
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, granularity, &error);
+  g_autoptr (LycheeBackend) automatic = NULL;
+
+  g_assert_null (cuda);
+  g_assert_error (error, LYCHEE_BACKEND_ERROR, code);
+  g_test_message ("%s", error->message);
+  if (!strstr (error->message, part))
+    g_error ("“%s” does not say “%s”", error->message, part);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, granularity, NULL);
+  g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
+  g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
+}
+
+static void
+test_errors (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "errors.gguf");
+  g_autoptr (LycheeModel) small = NULL;
+
+  tiny.head_dim = 16;
+  small = load (&tiny, "small.gguf");
+  expect_error (
+      small, LYCHEE_GRANULARITY_TOKEN, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
+  expect_error (
+      model, LYCHEE_GRANULARITY_CHUNK, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "granularity");
+  expect_error (model, LYCHEE_GRANULARITY_TOKEN, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
+  g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
+  expect_error (model, LYCHEE_GRANULARITY_TOKEN, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
+  expect_error (
+      model, LYCHEE_GRANULARITY_TOKEN, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
+  g_unsetenv ("LYCHEE_EMULATED_DEVICES");
+  g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
+  expect_error (model, LYCHEE_GRANULARITY_TOKEN, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
+  g_unsetenv ("LYCHEE_EMULATED_MEMORY");
+}
+
+/* A transcript that outgrows the device is an error, and everything before it is still there. */
+static void
+test_no_memory (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "memory.gguf");
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  g_autoptr (GError) error = NULL;
+  gint32 ids[256];
+  guint length;
+
+  make_ids (ids, 256, 1);
+  for (guint i = 0; i < 2; i++)
+    run (&cuda, ids, 200, LYCHEE_OUTPUT_NONE);
+  g_setenv ("LYCHEE_EMULATED_MEMORY", "1", TRUE);
+  length = lychee_cache_get_length (cuda.cache);
+  while (lychee_worker_run (
+      cuda.worker, cuda.cache, ids, 100, LYCHEE_OUTPUT_NONE, NULL, NULL, &error)) {
+    g_assert_cmpuint (lychee_cache_get_length (cuda.cache), <, 1000);
+    length = lychee_cache_get_length (cuda.cache);
+  }
+  g_assert_error (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_NO_MEMORY);
+  g_test_message ("%s", error->message);
+  g_assert_cmpuint (lychee_cache_get_length (cuda.cache), ==, length);
+  g_unsetenv ("LYCHEE_EMULATED_MEMORY");
+  run (&cuda, ids, 100, LYCHEE_OUTPUT_LAST);
+  g_assert_cmpuint (lychee_cache_get_length (cuda.cache), ==, length + 100);
+  lychee_worker_free (cuda.worker);
+  g_object_unref (cuda.cache);
+}
+
+int
+main (int argc, char **argv)
+{
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-cuda-XXXXXX", NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (kinds); i++) {
+    g_autofree char *name = g_strdup_printf ("/cuda/backend/%s", kinds[i].name);
+
+    g_test_add_data_func (name, &kinds[i], test_kinds);
+  }
+  g_test_add_func ("/cuda/backend/rows", test_rows);
+  g_test_add_func ("/cuda/backend/sparse", test_sparse);
+  g_test_add_func ("/cuda/backend/truncate", test_truncate);
+  g_test_add_func ("/cuda/backend/generation", test_generation);
+  g_test_add_func ("/cuda/backend/session", test_session);
+  g_test_add_func ("/cuda/backend/errors", test_errors);
+  g_test_add_func ("/cuda/backend/no-memory", test_no_memory);
+  result = g_test_run ();
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  return result;
+}
