@@ -66,6 +66,34 @@ test_tokens (void)
 }
 
 static void
+test_chunks (void)
+{
+  g_autofree char *text = g_build_filename (dir, "talk.txt", NULL);
+  g_autofree char *topics = g_build_filename (dir, "talk.topics", NULL);
+  const char *list[] = { "chunks", "--model", model, "--json", text, NULL };
+  const char *compare[] = { "chunks", "--model", model, "--json", "--topics", topics, text, NULL };
+  g_auto (GStrv) chunks = NULL, rows = NULL;
+
+  g_assert_true (g_file_set_contents (text,
+      "The hat is there. It is a very old hat, and so is the coat.\n\nNow the other thing: we go "
+      "to "
+      "the sea and then home again.\n",
+      -1, NULL));
+  g_assert_true (g_file_set_contents (topics, "The hat\nNow the other\n", -1, NULL));
+  chunks = run (NULL, 0, NULL, list);
+  g_assert_cmpuint (g_strv_length (chunks), >, 2);
+  for (guint i = 0; chunks[i]; i++)
+    g_assert_cmpfloat (number (chunks[i], "chunk"), ==, i);
+  rows = run (NULL, 0, NULL, compare);
+  g_assert_cmpuint (g_strv_length (rows), ==, 3);
+  /* The empty line is the change, which structure alone finds exactly. */
+  g_assert_true (g_str_has_prefix (rows[0], "{\"detector\": \"structure\""));
+  g_assert_cmpfloat (number (rows[0], "found"), ==, 1);
+  g_assert_cmpfloat (number (rows[0], "pk"), ==, 0);
+  g_assert_cmpfloat (number (rows[0], "window_diff"), ==, 0);
+}
+
+static void
 test_logits (void)
 {
   const char *arguments[] = { "logits", "--model", model, "--ids", "5,6,7", "--greedy", "4", NULL };
@@ -235,6 +263,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   dir = g_dir_make_tmp ("lychee-bench-XXXXXX", NULL);
   model = lychee_tiny_model_write (&tiny, dir, "tiny.gguf");
+  g_test_add_func ("/bench/chunks", test_chunks);
   g_test_add_func ("/bench/tokens", test_tokens);
   g_test_add_func ("/bench/logits", test_logits);
   g_test_add_func ("/bench/decode", test_decode);
