@@ -482,6 +482,8 @@ lychee_attention_store (
     a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */
+  if (a->item_ends->len == 0)
+    return;
   begun = now (a);
   lychee_attention_upkeep (a, layer);
   a->counters[thread].stats.ns_upkeep += now (a) - begun;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lychee-cache.h"
+#include "lychee-file.h"
 #include "lychee-index.h"
 
 G_BEGIN_DECLS
@@ -87,6 +88,19 @@ void lychee_cache_get_lost (LycheeCache *cache, guint64 *n_left_out, guint64 *n_
 /* Bytes of pages and indexes when there will be @n tokens more. Counts the indexes for the family's
  * limit: call it on the cache that grows. */
 guint64 lychee_cache_get_bytes_with (LycheeCache *cache, guint n);
+
+/* Kinds of sections. */
+#define LYCHEE_CACHE_FILE_PAGE 1  /* number: of the page */
+#define LYCHEE_CACHE_FILE_INDEX 2 /* number: layer x KV heads + KV head */
+
+/* Writes keys, values and indexes: of a fork, which nobody else changes. */
+gboolean lychee_cache_save (
+    LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error);
+/* Fills an empty cache, whose indexes are enabled as the saved one's were. Keys and values stay in
+ * the file until they are read, or written over. On an error the cache can only be freed. Does not
+ * set start, chunks and what was lost. */
+gboolean lychee_cache_load (
+    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error);
 
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */

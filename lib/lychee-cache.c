@@ -52,7 +52,8 @@ typedef struct {
   Budget *budget;
   gsize bytes;
   guint16 *data;
-  GSList *peers; /* of LycheePeer; usually none or one */
+  LycheeFile *file; /* that the data lies in, or NULL */
+  GSList *peers;    /* of LycheePeer; usually none or one */
 } Page;
 
 typedef struct {
@@ -170,6 +171,24 @@ page_new (LycheeCache *cache, GError **error)
   page->budget = budget_ref (cache->budget);
   page->bytes = bytes;
   page->data = data;
+  page->file = NULL;
+  return page;
+}
+
+/* A page whose data is in a file. It counts as memory, which it takes once it is read. */
+static Page *
+page_new_in_file (LycheeCache *cache, LycheeFile *file, gpointer data, GError **error)
+{
+  Page *page;
+
+  if (!budget_take (cache->budget, page_size (cache), error))
+    return NULL;
+  page = g_new (Page, 1);
+  *page = (Page){ .budget = budget_ref (cache->budget),
+    .bytes = page_size (cache),
+    .data = data,
+    .file = lychee_file_ref (file) };
+  g_atomic_ref_count_init (&page->refs);
   return page;
 }
 
@@ -187,7 +206,10 @@ page_unref (Page *page)
       g_free (peer);
     }
     g_slist_free (page->peers);
-    free (page->data);
+    if (page->file)
+      lychee_file_unref (page->file);
+    else
+      free (page->data);
     g_free (page);
   }
 }
@@ -750,6 +772,134 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
   g_mutex_unlock (&cache->index_lock);
 }
 
+static void
+get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params)
+{
+  *params = (LycheeIndexParams){
+    .granularity = cache->indexing.granularity,
+    .head_dim = cache->head_dim,
+    .scale = cache->indexing.scale > 0 ? cache->indexing.scale : 1 / sqrtf (cache->head_dim),
+    .seed = i,
+  };
+}
+
+gboolean
+lychee_cache_save (
+    LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error)
+{
+  guint length = lychee_cache_get_length (cache), heads = cache->n_layers * cache->n_kv_heads;
+  gsize row = cache->head_dim * sizeof (guint16);
+  g_autofree guint16 *last = NULL;
+
+  for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++) {
+    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
+    const guint16 *data;
+
+    if (g_cancellable_set_error_if_cancelled (cancellable, error))
+      return FALSE;
+    if (!cache->pages[at])
+      continue;
+    data = cache->pages[at]->data;
+    if (n < LYCHEE_CACHE_PAGE_TOKENS) {
+      /* What is behind the last row was never written. */
+      last = g_malloc0 (page_size (cache));
+      for (guint i = 0; i < heads * 2; i++)
+        memcpy (last + i * head_size (cache), data + i * head_size (cache), n * row);
+      data = last;
+    }
+    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_PAGE, at);
+    if (!lychee_file_writer_write (writer, data, page_size (cache), error) ||
+        !lychee_file_writer_end (writer, error))
+      return FALSE;
+  }
+  for (guint i = 0; cache->indexes && i < heads; i++) {
+    g_autoptr (GByteArray) bytes = NULL;
+
+    if (!cache->indexes[i])
+      continue;
+    bytes = g_byte_array_new ();
+    lychee_index_write (cache->indexes[i], bytes);
+    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_INDEX, i);
+    if (!lychee_file_writer_write (writer, bytes->data, bytes->len, error) ||
+        !lychee_file_writer_end (writer, error))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean
+set_damaged (GError **error)
+{
+  g_set_error_literal (error, LYCHEE_FILE_ERROR, LYCHEE_FILE_ERROR_DAMAGED,
+      "The file cannot be used: what is in it does not fit together");
+  return FALSE;
+}
+
+/* Whether every row of an index is one of a page. */
+static gboolean
+covers (LycheeCache *cache, LycheeIndex *index)
+{
+  guint begin = lychee_index_get_begin (index), end = lychee_index_get_end (index);
+  guint first = cache->skip > 0 ? cache->head + cache->skip : 0;
+
+  return begin == end || (begin >= first && end <= (guint) cache->length);
+}
+
+gboolean
+lychee_cache_load (
+    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error)
+{
+  guint heads = cache->n_layers * cache->n_kv_heads;
+  guint n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+
+  g_return_val_if_fail (lychee_cache_get_length (cache) == 0, FALSE);
+
+  if (length > 1u << 30 || skip > length || head > length - skip || (skip == 0 && head > 0) ||
+      length - skip > cache->max_tokens)
+    return set_damaged (error);
+  g_mutex_lock (&cache->lock);
+  grow_tables (cache, n_pages);
+  g_mutex_unlock (&cache->lock);
+  cache->head = head;
+  cache->skip = skip;
+  for (guint at = 0; at < n_pages; at++) {
+    guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
+    gsize size;
+    gpointer data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
+    Page *page;
+
+    cache->n_pages = at + 1;
+    if (!data && first >= head && end <= head + skip) /* forgotten */
+      continue;
+    if (!data || size != page_size (cache))
+      return set_damaged (error);
+    page = page_new_in_file (cache, file, data, error);
+    if (!page)
+      return FALSE;
+    put_page (cache, at, page);
+  }
+  g_atomic_int_set (&cache->length, length);
+  for (guint i = 0; cache->indexes && i < heads; i++) {
+    LycheeIndexParams params;
+    LycheeIndex *index;
+    gconstpointer data;
+    gsize size;
+
+    if (!cache->indexes[i])
+      continue;
+    data = lychee_file_get (file, LYCHEE_CACHE_FILE_INDEX, i, &size);
+    get_index_params (cache, i, &params);
+    index = data ? lychee_index_read (&params, data, size) : NULL;
+    if (!index || !covers (cache, index)) {
+      lychee_index_free (index);
+      return set_damaged (error);
+    }
+    lychee_index_free (cache->indexes[i]);
+    cache->indexes[i] = index;
+  }
+  return TRUE;
+}
+
 void
 lychee_cache_set_start (LycheeCache *cache, const gint32 *ids, guint n)
 {
@@ -982,13 +1132,9 @@ lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexi
     cache->indexing.local = g_memdup2 (indexing->local, cache->n_layers * sizeof *indexing->local);
   cache->indexes = g_new0 (LycheeIndex *, n);
   for (guint i = 0; i < n; i++) {
-    LycheeIndexParams params = {
-      .granularity = indexing->granularity,
-      .head_dim = cache->head_dim,
-      .scale = indexing->scale > 0 ? indexing->scale : 1 / sqrtf (cache->head_dim),
-      .seed = i,
-    };
+    LycheeIndexParams params;
 
+    get_index_params (cache, i, &params);
     if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
       cache->indexes[i] = lychee_index_new (&params);
   }

@@ -277,7 +277,9 @@ pack_record (const LycheeIndex *index, const LycheeBranch *branch, guint child, 
   memcpy (to + dim, branch->value_code + (gsize) child * dim, dim);
   to += 2 * dim;
   for (guint i = 0; i < node->n_leaves; i++) {
-    LycheeCudaLeaf leaf = { .count = counts[i], .first = (guint16) row };
+    LycheeCudaLeaf leaf = { .spread = lychee_spreads[lychee_node_get_spreads (node)[i]],
+      .count = counts[i],
+      .first = (guint16) row };
 
     index->kernels->f16_to_f32 (lychee_node_get_scales (node) + i, &leaf.scale, 1);
     memcpy (to, &leaf, sizeof leaf);

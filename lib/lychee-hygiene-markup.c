@@ -8,7 +8,7 @@
 
 #define MAX_TAG_LENGTH 1024
 /* Where the end of a tag that is not well known is looked for. */
-#define MAX_TAG_DISTANCE 4096
+#define MAX_TAG_DISTANCE 512
 
 typedef struct {
   const LycheeCue *cue;

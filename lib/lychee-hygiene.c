@@ -195,17 +195,52 @@ lychee_hygiene_class_init (LycheeHygieneClass *klass)
   object_class->set_property = lychee_hygiene_set_property;
   object_class->get_property = lychee_hygiene_get_property;
 
+  /**
+   * LycheeHygiene:markup:
+   *
+   * Take markup out of the text: tags, override blocks, escapes; decode entities, once.
+   */
   install_switch (object_class, PROP_MARKUP, "markup", "Markup", "Take markup out of the text");
+  /**
+   * LycheeHygiene:speakers:
+   *
+   * Find out from labels and marks in the text who speaks.
+   */
   install_switch (object_class, PROP_SPEAKERS, "speakers", "Speakers",
       "Find out from labels in the text who speaks");
+  /**
+   * LycheeHygiene:rolling:
+   *
+   * Keep once what rolling captions show again.
+   */
   install_switch (object_class, PROP_ROLLING, "rolling", "Rolling captions",
       "Keep once what rolling captions show again");
+  /**
+   * LycheeHygiene:loops:
+   *
+   * Keep once what a recogniser repeats over and over.
+   */
   install_switch (object_class, PROP_LOOPS, "loops", "Loops",
       "Keep once what a recogniser repeats over and over");
+  /**
+   * LycheeHygiene:duplicates:
+   *
+   * Keep once the cues that are there twice, with the same time.
+   */
   install_switch (object_class, PROP_DUPLICATES, "duplicates", "Duplicates",
       "Keep once the cues that are there twice");
+  /**
+   * LycheeHygiene:partials:
+   *
+   * Replace a recogniser's hypotheses by their last.
+   */
   install_switch (object_class, PROP_PARTIALS, "partials", "Partial hypotheses",
       "Replace a recogniser's hypotheses by their last");
+  /**
+   * LycheeHygiene:speaker-labels:
+   *
+   * Which cues begin with the speaker's name.
+   */
   props[PROP_SPEAKER_LABELS] = g_param_spec_enum ("speaker-labels", "Speaker labels",
       "Which cues begin with the speaker's name", LYCHEE_TYPE_SPEAKER_LABELS,
       LYCHEE_SPEAKER_LABELS_CHANGE, G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS);
@@ -481,14 +516,25 @@ settle_hypothesis (LycheeHygiene *self, GPtrArray *cues)
     pass_markup (self, g_steal_pointer (&self->hypothesis), cues);
 }
 
+/* Whether one of the texts begins as the other does: half of the shorter one, at least. */
+static gboolean
+begins_alike (const char *a, const char *b)
+{
+  gsize shorter = MIN (strlen (a), strlen (b));
+  gsize same = 0;
+
+  while (same < shorter && g_ascii_tolower (a[same]) == g_ascii_tolower (b[same]))
+    same++;
+  return same * 2 >= shorter && same > 0;
+}
+
+/* Whether @cue says what @hypothesis said, better. */
 static gboolean
 replaces (const LycheeCue *cue, const LycheeCue *hypothesis)
 {
   if (cue->start == LYCHEE_TIME_NONE || hypothesis->start == LYCHEE_TIME_NONE)
     return TRUE;
-  return cue->start == hypothesis->start ||
-         (hypothesis->end != LYCHEE_TIME_NONE && cue->start < hypothesis->end &&
-             cue->start >= hypothesis->start);
+  return cue->start == hypothesis->start && begins_alike (cue->text, hypothesis->text);
 }
 
 /**
@@ -592,7 +638,7 @@ lychee_hygiene_reset (LycheeHygiene *hygiene)
 }
 
 /**
- * lychee_hygiene_get_report:
+ * lychee_hygiene_get_report: (skip)
  * @hygiene: a hygiene
  *
  * Returns: what was cleaned since it was new or reset

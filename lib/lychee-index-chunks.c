@@ -763,3 +763,89 @@ lychee_chunks_search (
   }
   selection->n_rows = read;
 }
+
+void
+lychee_chunks_write (const LycheeIndex *index, GByteArray *to)
+{
+  const LycheeChunkIndex *chunks = index->chunks;
+  guint dim = index->params.head_dim, n = chunks->n;
+
+  lychee_put_bytes (to, &n, sizeof n);
+  lychee_put_bytes (to, chunks->scale, n * sizeof (float));
+  lychee_put_bytes (to, chunks->radius, n * sizeof (float));
+  lychee_put_bytes (to, chunks->base_scale, n * sizeof (float));
+  lychee_put_bytes (to, chunks->code, (gsize) n * dim);
+  lychee_put_bytes (to, chunks->base, (gsize) n * dim);
+  for (guint i = 0; i < n; i++) {
+    const Block *block = chunks->block[i];
+
+    lychee_put_bytes (
+        to, block, block_size (dim, block->n_clusters, block->n_items, block->id_bytes));
+  }
+}
+
+/* Whether what others take for granted of a block holds. */
+static gboolean
+check_block (const LycheeIndex *index, const Block *block)
+{
+  guint n = block->n_clusters, n_items = 0, n_rows = 0;
+  const guint8 *count = block->data + 4 * n;
+  const guint8 *item = block->data + (gsize) n * (5 + index->params.head_dim / 2);
+
+  for (guint i = 0; i < n; i++) {
+    if (count[i] == 0 || count[i] > MAX_ITEMS)
+      return FALSE;
+    n_items += count[i];
+  }
+  if (n == 0 || n_items != block->n_items)
+    return FALSE;
+  for (guint i = 0; i < n_items; i++, item += block->id_bytes + 1) {
+    guint32 first = lychee_node_id (item, block->id_bytes, 0);
+    guint rows = item[block->id_bytes];
+
+    if (rows == 0 || rows > MAX_ROWS || first < index->begin || first >= index->end ||
+        rows > index->end - first)
+      return FALSE;
+    n_rows += rows;
+  }
+  return n_rows == block->n_rows;
+}
+
+gboolean
+lychee_chunks_read (LycheeIndex *index, LycheeBytes *from)
+{
+  LycheeChunkIndex *chunks = index->chunks;
+  guint dim = index->params.head_dim, n;
+
+  if (!lychee_copy_bytes (from, &n, sizeof n) || n > MAX_UNITS)
+    return FALSE;
+  if (n == 0)
+    return index->begin == index->end;
+  units_reserve (chunks, dim, n);
+  if (!lychee_copy_bytes (from, chunks->scale, n * sizeof (float)) ||
+      !lychee_copy_bytes (from, chunks->radius, n * sizeof (float)) ||
+      !lychee_copy_bytes (from, chunks->base_scale, n * sizeof (float)) ||
+      !lychee_copy_bytes (from, chunks->code, (gsize) n * dim) ||
+      !lychee_copy_bytes (from, chunks->base, (gsize) n * dim))
+    return FALSE;
+  while (chunks->n < n) {
+    LycheeBytes ahead = *from;
+    gconstpointer data;
+    Block head, *block;
+    gsize size;
+
+    if (!lychee_copy_bytes (&ahead, &head, sizeof head) || head.id_bytes < 2 || head.id_bytes > 4 ||
+        head.n_items > (gsize) (from->end - from->at))
+      return FALSE;
+    size = block_size (dim, head.n_clusters, head.n_items, head.id_bytes);
+    data = lychee_take_bytes (from, size);
+    if (!data)
+      return FALSE;
+    block = g_memdup2 (data, size);
+    block->refs = 1;
+    chunks->block[chunks->n++] = block;
+    if (!check_block (index, block))
+      return FALSE;
+  }
+  return TRUE;
+}

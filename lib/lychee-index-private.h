@@ -308,6 +308,17 @@ gsize lychee_chunks_get_bytes (const LycheeIndex *index);
 void lychee_chunks_get_stats (const LycheeIndex *index, LycheeIndexStats *stats);
 void lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
 void lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end);
+/* lychee-index-file.c: bytes being read; whoever takes more than there are gets NULL or FALSE. */
+typedef struct {
+  const guint8 *at, *end;
+} LycheeBytes;
+
+void lychee_put_bytes (GByteArray *to, gconstpointer data, gsize size);
+gconstpointer lychee_take_bytes (LycheeBytes *from, gsize size);
+gboolean lychee_copy_bytes (LycheeBytes *from, gpointer to, gsize size);
+void lychee_chunks_write (const LycheeIndex *index, GByteArray *to);
+gboolean lychee_chunks_read (LycheeIndex *index, LycheeBytes *from);
+
 /* Into selection->rows, which has room for the budget. */
 void lychee_chunks_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection);

@@ -68,6 +68,11 @@ guint lychee_index_get_end (const LycheeIndex *index);
 gsize lychee_index_get_bytes (const LycheeIndex *index); /* all memory that it asked for; what a
                                                       copy shares counts in both */
 
+/* An index as bytes, and back: the same to the bit. NULL: these are no bytes of an index with
+ * @params. Whoever has the bytes of somebody else may try. */
+void lychee_index_write (const LycheeIndex *index, GByteArray *to);
+LycheeIndex *lychee_index_read (const LycheeIndexParams *params, gconstpointer data, gsize size);
+
 typedef struct {
   guint n_queries; /* of one KV group (decode), or group x tokens of a chunk (sparse ingest) */
   const float *q;  /* [n_queries][head_dim] */

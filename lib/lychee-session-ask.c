@@ -73,30 +73,6 @@ write_prompt (LycheeQuestion *question)
   return g_string_free (text, FALSE);
 }
 
-/* The ids of a prompt, as they follow the transcript. (transfer full) */
-static GArray *
-encode_prompt (LycheeSession *s, const char *prompt)
-{
-  GArray *ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-
-  lychee_chat_format_append_suffix (
-      s->template, lychee_model_get_tokenizer (s->model), prompt, ids);
-  return ids;
-}
-
-/* How many of @ids are of the prompt: those behind are the template's, the same for every one. */
-static guint
-count_own (const GArray *ids, const GArray *others)
-{
-  guint n = 0;
-
-  while (n + 1 < MIN (ids->len, others->len) &&
-         g_array_index (ids, gint32, ids->len - 1 - n) ==
-             g_array_index (others, gint32, others->len - 1 - n))
-    n++;
-  return ids->len - n;
-}
-
 /* The text of an answer on its way to the caller. */
 typedef struct {
   GString *text;
@@ -191,6 +167,7 @@ note_repeats (Repeats *repeats, gint32 id)
 
 typedef struct {
   LycheeSession *session;
+  LycheeChatFormat template;
   LycheeWorker *worker;
   LycheeCache *tail;
   LycheeSampler *sampler;
@@ -201,6 +178,30 @@ typedef struct {
   GCancellable *cancellable;
   LycheeEvidenceFinder *finder; /* (nullable) */
 } Asking;
+
+/* The ids of a prompt, as they follow the transcript. (transfer full) */
+static GArray *
+encode_prompt (Asking *a, const char *prompt)
+{
+  GArray *ids = g_array_new (FALSE, FALSE, sizeof (gint32));
+
+  lychee_chat_format_append_suffix (
+      a->template, lychee_model_get_tokenizer (a->session->model), prompt, ids);
+  return ids;
+}
+
+/* How many of @ids are of the prompt: those behind are the template's, the same for every one. */
+static guint
+count_own (const GArray *ids, const GArray *others)
+{
+  guint n = 0;
+
+  while (n + 1 < MIN (ids->len, others->len) &&
+         g_array_index (ids, gint32, ids->len - 1 - n) ==
+             g_array_index (others, gint32, others->len - 1 - n))
+    n++;
+  return ids->len - n;
+}
 
 /* Generates until the model, the limits, the caller or an error ends it. */
 static gboolean
@@ -397,7 +398,7 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
 
   if (!cut_to_range (a, question, error))
     return FALSE;
-  ids = encode_prompt (a->session, prompt);
+  ids = encode_prompt (a, prompt);
   if (!check_room (a->session, a->tail, ids, error))
     return FALSE;
   lychee_cache_get_lost (a->tail, &left_out, &forgotten);
@@ -405,7 +406,7 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
   a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
   a->answer->prompt_tokens = ids->len;
 
-  nothing = encode_prompt (a->session, LYCHEE_EVIDENCE_NOTHING_PROMPT);
+  nothing = encode_prompt (a, LYCHEE_EVIDENCE_NOTHING_PROMPT);
   n = count_own (ids, nothing);
   if (n_evidence > 0 && lychee_worker_set_weights (a->worker, NULL)) {
     a->finder = finder =
@@ -454,7 +455,7 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   g_autoptr (LycheeQuestion) asked = NULL;
   g_autoptr (LycheeSampler) sampler = NULL;
   g_autoptr (LycheeAnswer) answer = NULL;
-  g_autoptr (LycheeCache) tail = NULL;
+  g_autoptr (LycheeCache) cache = NULL, tail = NULL;
   g_autoptr (GError) local = NULL;
   Asking a = { .session = session, .begun = g_get_monotonic_time (), .cancellable = cancellable };
   gboolean ok;
@@ -465,12 +466,13 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
   asked = lychee_question_copy (question);
   if (!lychee_session_check_ready (session, error))
     return NULL;
-  if (is_empty (session->cache)) {
+  cache = lychee_session_ref_cache (session, &a.template);
+  if (is_empty (cache)) {
     g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
         "There is no transcript to answer from: nothing was said");
     return NULL;
   }
-  tail = lychee_cache_fork (session->cache, error);
+  tail = lychee_cache_fork (cache, error);
   if (!tail)
     return NULL;
 

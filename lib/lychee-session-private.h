@@ -36,7 +36,7 @@ struct _LycheeSession {
   LycheeSessionText *text;
   gboolean begun;
 
-  GMutex lock;            /* taken last */
+  GMutex lock;            /* taken last; also of cache and template */
   GThreadPool *queue;     /* of GTask: text that is given asynchronously, one after the other */
   LycheeBackend *backend; /* NULL until something is computed */
   GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
@@ -44,6 +44,9 @@ struct _LycheeSession {
   LycheeAttentionStats stats;
 };
 
+/* The cache, which loading replaces; and (out) (optional) the template that it was read with.
+ * (transfer full) */
+LycheeCache *lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template);
 /* Whether the session can be used at all; makes the backend when nothing was computed before. */
 gboolean lychee_session_check_ready (LycheeSession *session, GError **error);
 /* The settings for answers, with those of reading for @prefill. */

@@ -14,7 +14,7 @@ begin (LycheeSession *s, GCancellable *cancellable, GError **error)
   const char *system = s->system_prompt;
   g_autoptr (GArray) ids = NULL;
 
-  if (s->begun)
+  if (s->begun && s->reader)
     return TRUE;
   if (!lychee_session_check_ready (s, error))
     return FALSE;
@@ -22,6 +22,8 @@ begin (LycheeSession *s, GCancellable *cancellable, GError **error)
     s->reader = lychee_worker_new (s->backend, error);
   if (!s->reader)
     return FALSE;
+  if (s->begun) /* another session did it */
+    return TRUE;
   ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   lychee_chat_format_append_prefix (s->template, lychee_model_get_tokenizer (s->model),
       system && *system ? system : NULL, LEAD, ids);

@@ -58,7 +58,12 @@ G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_EMPTY, "empty"),
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_TEMPLATE, "template"),
     G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_NO_ROOM, "no-room"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"))
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_WRITE, "write"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_READ, "read"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_DAMAGED, "damaged"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_VERSION, "version"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_MODEL, "model"))
 
 enum {
   PROP_0,
@@ -532,6 +537,61 @@ lychee_session_get_cache (LycheeSession *session)
   return session->cache;
 }
 
+LycheeCache *
+lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template)
+{
+  LycheeCache *cache;
+
+  g_mutex_lock (&session->lock);
+  cache = g_object_ref (session->cache);
+  if (template)
+    *template = session->template;
+  g_mutex_unlock (&session->lock);
+  return cache;
+}
+
+/**
+ * lychee_session_fork:
+ * @session: a session
+ * @error: return location for a %LYCHEE_CACHE_ERROR
+ *
+ * Makes a session that has read what this one has, and goes its own way from there: what either
+ * reads later the other does not see. It has the same settings, and shares all full pages of keys
+ * and values; max-memory holds for both together. What [method@Session.append_text] holds back is
+ * not in it: call [method@Session.flush] before.
+ *
+ * May be called in any thread.
+ *
+ * Returns: (transfer full): the new session
+ */
+LycheeSession *
+lychee_session_fork (LycheeSession *session, GError **error)
+{
+  LycheeChatFormat template;
+  g_autoptr (LycheeCache) cache = NULL, own = NULL;
+  LycheeSession *fork;
+
+  g_return_val_if_fail (LYCHEE_IS_SESSION (session), NULL);
+
+  cache = lychee_session_ref_cache (session, &template);
+  own = lychee_cache_fork (cache, error);
+  if (!own)
+    return NULL;
+  g_mutex_lock (&session->lock);
+  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "cache", own, "template",
+      template, "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
+      session->threads, "granularity", session->granularity, "sinks", session->sinks, "window",
+      session->window, "prefill", session->prefill, "overflow", session->overflow, "backend",
+      session->backend_type, "cuda-device", session->cuda_device, NULL);
+  fork->attention = session->attention;
+  if (session->backend)
+    fork->backend = lychee_backend_ref (session->backend);
+  g_mutex_unlock (&session->lock);
+  fork->max_memory = lychee_cache_get_max_bytes (own);
+  fork->begun = lychee_cache_get_length (own) > 0;
+  return fork;
+}
+
 guint
 lychee_session_count_transcript (LycheeCache *cache)
 {
@@ -566,6 +626,7 @@ lychee_session_count_transcript (LycheeCache *cache)
 GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
+  g_autoptr (LycheeCache) cache = lychee_session_ref_cache (session, NULL);
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
@@ -577,16 +638,16 @@ lychee_session_get_stats (LycheeSession *session)
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
   g_variant_builder_add (&b, "{sv}", "transcript-tokens",
-      g_variant_new_uint32 (lychee_session_count_transcript (session->cache)));
-  lychee_cache_get_lost (session->cache, &left_out, &forgotten);
+      g_variant_new_uint32 (lychee_session_count_transcript (cache)));
+  lychee_cache_get_lost (cache, &left_out, &forgotten);
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
   g_variant_builder_add (
-      &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (session->cache)));
+      &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
   g_variant_builder_add (&b, "{sv}", "stretch",
-      g_variant_new_double (lychee_model_get_stretch (
-          session->model, lychee_cache_get_rope_context (session->cache))));
+      g_variant_new_double (
+          lychee_model_get_stretch (session->model, lychee_cache_get_rope_context (cache))));
   g_variant_builder_add (
       &b, "{sv}", "memory-weights", g_variant_new_uint64 (session->need.weights));
   g_variant_builder_add (&b, "{sv}", "memory-cache", g_variant_new_uint64 (session->need.cache));
@@ -594,11 +655,11 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (
       &b, "{sv}", "memory-available", g_variant_new_uint64 (session->memory_available));
   g_variant_builder_add (
-      &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (session->cache)));
+      &b, "{sv}", "chunks", g_variant_new_uint32 (lychee_cache_get_n_chunks (cache)));
   g_variant_builder_add (
-      &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (session->cache)));
-  g_variant_builder_add (&b, "{sv}", "index-bytes",
-      g_variant_new_uint64 (lychee_cache_get_index_bytes (session->cache)));
+      &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
   g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));
   g_variant_builder_add (
       &b, "{sv}", "dense-fallbacks", g_variant_new_uint64 (stats.dense_fallback));
@@ -661,9 +722,9 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
 }
 
 static gboolean
-open_backend (LycheeSession *s, GError **error)
+open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (s->cache);
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
   gboolean ok;
 
   g_mutex_lock (&s->lock);
@@ -678,9 +739,9 @@ open_backend (LycheeSession *s, GError **error)
 /* Whether the session fits into the memory of the machine. A session over another's cache adds
  * nothing to it. */
 static gboolean
-check_memory (LycheeSession *s, GError **error)
+check_memory (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  guint n_tokens = lychee_cache_get_max_tokens (s->cache);
+  guint n_tokens = lychee_cache_get_max_tokens (cache);
   guint64 need = lychee_memory_sum (&s->need), spare;
 
   if (need <= s->memory_available || lychee_backend_get_kind (s->backend) != LYCHEE_BACKEND_CPU)
@@ -704,21 +765,24 @@ check_memory (LycheeSession *s, GError **error)
 gboolean
 lychee_session_check_ready (LycheeSession *s, GError **error)
 {
-  if (lychee_cache_get_n_layers (s->cache) != lychee_model_get_n_layers (s->model) ||
-      lychee_cache_get_n_kv_heads (s->cache) != lychee_model_get_n_kv_heads (s->model) ||
-      lychee_cache_get_head_dim (s->cache) != lychee_model_get_head_dim (s->model)) {
+  LycheeChatFormat template;
+  g_autoptr (LycheeCache) cache = lychee_session_ref_cache (s, &template);
+
+  if (lychee_cache_get_n_layers (cache) != lychee_model_get_n_layers (s->model) ||
+      lychee_cache_get_n_kv_heads (cache) != lychee_model_get_n_kv_heads (s->model) ||
+      lychee_cache_get_head_dim (cache) != lychee_model_get_head_dim (s->model)) {
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE,
         "The cache is that of another model: it has %u layers, %u KV heads and %u dimensions, and "
         "“%s” "
         "has %u, %u and %u",
-        lychee_cache_get_n_layers (s->cache), lychee_cache_get_n_kv_heads (s->cache),
-        lychee_cache_get_head_dim (s->cache), lychee_model_get_path (s->model),
+        lychee_cache_get_n_layers (cache), lychee_cache_get_n_kv_heads (cache),
+        lychee_cache_get_head_dim (cache), lychee_model_get_path (s->model),
         lychee_model_get_n_layers (s->model), lychee_model_get_n_kv_heads (s->model),
         lychee_model_get_head_dim (s->model));
     return FALSE;
   }
-  if (s->template != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    return open_backend (s, error) && check_memory (s, error);
+  if (template != LYCHEE_CHAT_FORMAT_UNKNOWN)
+    return open_backend (s, cache, error) && check_memory (s, cache, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral, qwen3, phi3, "
       "phi4, granite or plain",

@@ -20,6 +20,11 @@ G_BEGIN_DECLS
  * @LYCHEE_SESSION_ERROR_TEMPLATE: the model's chat template is not known: set "template"
  * @LYCHEE_SESSION_ERROR_NO_ROOM: question and answer do not fit into the context any more
  * @LYCHEE_SESSION_ERROR_CACHE: the cache that the session was given is that of another model
+ * @LYCHEE_SESSION_ERROR_WRITE: the file cannot be written
+ * @LYCHEE_SESSION_ERROR_READ: the file cannot be opened or read
+ * @LYCHEE_SESSION_ERROR_DAMAGED: the file is no saved session, or was cut short or altered
+ * @LYCHEE_SESSION_ERROR_VERSION: another version, or another kind of machine, wrote the file
+ * @LYCHEE_SESSION_ERROR_MODEL: the session was saved with another model
  *
  * Why a session cannot read or answer.
  */
@@ -28,6 +33,11 @@ typedef enum {
   LYCHEE_SESSION_ERROR_TEMPLATE,
   LYCHEE_SESSION_ERROR_NO_ROOM,
   LYCHEE_SESSION_ERROR_CACHE,
+  LYCHEE_SESSION_ERROR_WRITE,
+  LYCHEE_SESSION_ERROR_READ,
+  LYCHEE_SESSION_ERROR_DAMAGED,
+  LYCHEE_SESSION_ERROR_VERSION,
+  LYCHEE_SESSION_ERROR_MODEL,
 } LycheeSessionError;
 
 #define LYCHEE_TYPE_SESSION_ERROR (lychee_session_error_get_type ())
@@ -64,6 +74,12 @@ LYCHEE_API void lychee_session_flush_async (LycheeSession *session, GCancellable
 LYCHEE_API gboolean lychee_session_flush_finish (
     LycheeSession *session, GAsyncResult *result, GError **error);
 LYCHEE_API guint64 lychee_session_truncate (LycheeSession *session, guint64 time);
+
+LYCHEE_API LycheeSession *lychee_session_fork (LycheeSession *session, GError **error);
+LYCHEE_API gboolean lychee_session_save (
+    LycheeSession *session, const char *path, GCancellable *cancellable, GError **error);
+LYCHEE_API gboolean lychee_session_load (
+    LycheeSession *session, const char *path, GCancellable *cancellable, GError **error);
 
 /**
  * LycheeTextFunc:

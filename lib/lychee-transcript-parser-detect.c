@@ -184,7 +184,7 @@ has_speech (const char *text)
 
 /**
  * lychee_transcript_recognise:
- * @data: (array length=length): the beginning of something
+ * @data: (array length=length) (element-type guint8): the beginning of something
  * @length: its bytes
  *
  * Tells whether it is a transcript. Plain text is one if it shows who speaks.

@@ -94,7 +94,7 @@ look_at_cues (LycheeTranscriptSurvey *self)
 /**
  * lychee_transcript_survey_push:
  * @survey: a survey
- * @data: (array length=length): the next bytes of the transcript
+ * @data: (array length=length) (element-type guint8): the next bytes of the transcript
  * @length: how many
  */
 void

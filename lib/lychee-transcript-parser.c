@@ -305,7 +305,7 @@ read_text (LycheeTranscriptParser *self, gboolean at_end)
 /**
  * lychee_transcript_parser_push:
  * @parser: a parser
- * @data: (array length=length): the next bytes
+ * @data: (array length=length) (element-type guint8): the next bytes
  * @length: how many
  * @cues: (element-type Lychee.Cue): where cues are appended, transfer full
  *
@@ -388,7 +388,7 @@ lychee_transcript_parser_get_language (LycheeTranscriptParser *parser)
 }
 
 /**
- * lychee_transcript_parser_get_report:
+ * lychee_transcript_parser_get_report: (skip)
  * @parser: a parser
  *
  * Returns: what the parser met with since it was new or reset

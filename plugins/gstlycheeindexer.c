@@ -81,6 +81,7 @@ GST_DEBUG_CATEGORY_STATIC (lychee_indexer_debug);
 enum {
   PROP_0,
   PROP_MODEL,
+  PROP_LOCATION,
   PROP_SETTINGS,
 };
 
@@ -97,6 +98,7 @@ struct _GstLycheeIndexer {
   /* under the object lock */
   LycheeModelSlot slot;
   LycheeSettings settings;
+  char *location;
   GCancellable *cancellable; /* of the reading under way; flush and shutdown cancel it */
 
   /* of the streaming thread */
@@ -104,6 +106,9 @@ struct _GstLycheeIndexer {
   char *stream_id;
   gboolean flushed; /* the next segment tells whether the transcript goes on */
   gboolean eos;
+  gboolean resume;  /* the first transcript goes on where the saved one stopped */
+  gboolean resumed; /* what was loaded is not yet told downstream */
+  gboolean unsaved; /* something was read since */
   GstSegment segment;
   gboolean live;
   GstClockTime latency; /* of upstream */
@@ -157,6 +162,20 @@ gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
 
   lychee_model_slot_install_property (object_class, PROP_MODEL);
 
+  /**
+   * lycheeindexer:location:
+   *
+   * A file to keep the session in. If it is there when reading begins, the transcript goes on where
+   * the saved one stopped, with nothing read again: the first buffer is then that of its last
+   * chunk. It is saved at the end of the stream, and when the element stops. Only the first
+   * transcript after a start resumes; a later stream begins anew, and takes the file's place. A
+   * session of another model, or a file that was cut or altered, is an error.
+   */
+  g_object_class_install_property (object_class, PROP_LOCATION,
+      g_param_spec_string ("location", "Location",
+          "File that the session is saved to, and resumed from if it is there", NULL,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
   /* What a session is made with: see LycheeSession. */
   lychee_settings_install (
       object_class, LYCHEE_TYPE_SESSION, PROP_SETTINGS, settings_names, GST_PARAM_MUTABLE_READY);
@@ -180,6 +199,8 @@ gst_lychee_indexer_reset (GstLycheeIndexer *self)
   self->left_end = GST_CLOCK_TIME_NONE;
   self->flushed = FALSE;
   self->eos = FALSE;
+  self->resumed = FALSE;
+  self->unsaved = FALSE;
   self->discont = TRUE;
 }
 
@@ -212,6 +233,7 @@ gst_lychee_indexer_finalize (GObject *object)
   g_clear_object (&self->cancellable);
   gst_clear_object (&self->allocator);
   lychee_settings_clear (&self->settings);
+  g_free (self->location);
   g_free (self->stream_id);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
@@ -227,7 +249,10 @@ gst_lychee_indexer_set_property (GObject *object, guint id, const GValue *value,
   }
 
   GST_OBJECT_LOCK (self);
-  if (!lychee_settings_set (&self->settings, id, value))
+  if (id == PROP_LOCATION) {
+    g_free (self->location);
+    self->location = g_value_dup_string (value);
+  } else if (!lychee_settings_set (&self->settings, id, value))
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   GST_OBJECT_UNLOCK (self);
 }
@@ -243,7 +268,9 @@ gst_lychee_indexer_get_property (GObject *object, guint id, GValue *value, GPara
   }
 
   GST_OBJECT_LOCK (self);
-  if (!lychee_settings_get (&self->settings, id, value))
+  if (id == PROP_LOCATION)
+    g_value_set_string (value, self->location);
+  else if (!lychee_settings_get (&self->settings, id, value))
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   GST_OBJECT_UNLOCK (self);
 }
@@ -350,6 +377,80 @@ post_session (GstLycheeIndexer *self)
         (NULL));
 }
 
+static char *
+dup_location (GstLycheeIndexer *self)
+{
+  char *location;
+
+  GST_OBJECT_LOCK (self);
+  location = g_strdup (self->location);
+  GST_OBJECT_UNLOCK (self);
+  return location;
+}
+
+static GstClockTime
+end_of_chunk (LycheeChunk *chunk)
+{
+  if (chunk->pts == LYCHEE_TIME_NONE)
+    return GST_CLOCK_TIME_NONE;
+  return chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+}
+
+/* Counts what the session holds. */
+static void
+count_read (GstLycheeIndexer *self)
+{
+  LycheeCache *cache = lychee_session_get_cache (self->session);
+  LycheeChunk *chunk;
+
+  self->reading.tokens = self->reading.chunks = 0;
+  for (; (chunk = lychee_cache_get_chunk (cache, self->reading.chunks, NULL)) != NULL;
+       self->reading.chunks++) {
+    GstClockTime end = end_of_chunk (chunk);
+
+    self->reading.tokens += chunk->n_ids;
+    if (GST_CLOCK_TIME_IS_VALID (end) &&
+        (!GST_CLOCK_TIME_IS_VALID (self->reading.end) || end > self->reading.end))
+      self->reading.end = end;
+    lychee_chunk_unref (chunk);
+  }
+}
+
+/* Goes on with the saved session, if there is one. */
+static gboolean
+resume_session (GstLycheeIndexer *self)
+{
+  g_autofree char *location = dup_location (self);
+  g_autoptr (GError) error = NULL;
+
+  self->resume = FALSE;
+  if (location == NULL || !g_file_test (location, G_FILE_TEST_EXISTS))
+    return TRUE;
+  if (!lychee_session_load (self->session, location, NULL, &error)) {
+    lychee_element_post_error (GST_ELEMENT (self), error, "The session cannot be resumed");
+    return FALSE;
+  }
+  count_read (self);
+  self->resumed = self->reading.chunks > 0;
+  GST_INFO_OBJECT (self, "resumed %" G_GUINT64_FORMAT " tokens, up to %" GST_TIME_FORMAT,
+      self->reading.tokens, GST_TIME_ARGS (self->reading.end));
+  return TRUE;
+}
+
+/* What cannot be saved is said, and goes on. */
+static void
+save_session (GstLycheeIndexer *self)
+{
+  g_autofree char *location = dup_location (self);
+  g_autoptr (GError) error = NULL;
+
+  if (location == NULL || self->session == NULL || !self->unsaved)
+    return;
+  self->unsaved = FALSE;
+  if (!lychee_session_save (self->session, location, NULL, &error))
+    lychee_element_post_warning (GST_ELEMENT (self), error, "The session could not be saved");
+}
+
 static gboolean
 ensure_session (GstLycheeIndexer *self)
 {
@@ -362,8 +463,12 @@ ensure_session (GstLycheeIndexer *self)
     return FALSE;
   self->session =
       lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_UNKNOWN);
-  g_object_get (self->session, "template", &self->format, NULL);
   g_object_unref (model);
+  if (self->resume && !resume_session (self)) {
+    g_clear_object (&self->session);
+    return FALSE;
+  }
+  g_object_get (self->session, "template", &self->format, NULL);
   post_session (self);
   return TRUE;
 }
@@ -398,14 +503,6 @@ ids_are_valid (GstLycheeIndexer *self, LycheeChunk *chunk)
     if (chunk->ids[i] < 0 || (guint) chunk->ids[i] >= n_vocab)
       return FALSE;
   return TRUE;
-}
-
-static GstClockTime
-end_of_chunk (LycheeChunk *chunk)
-{
-  if (chunk->pts == LYCHEE_TIME_NONE)
-    return GST_CLOCK_TIME_NONE;
-  return chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
 }
 
 static void
@@ -537,6 +634,7 @@ note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
 {
   GstClockTime end = end_of_chunk (chunk);
 
+  self->unsaved = TRUE;
   self->reading.tokens += chunk->n_ids;
   self->reading.chunks++;
   if (!GST_CLOCK_TIME_IS_VALID (end))
@@ -546,6 +644,18 @@ note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   if (self->live)
     lychee_reading_lateness (&self->reading, GST_ELEMENT (self),
         gst_segment_to_running_time (&self->segment, GST_FORMAT_TIME, end), self->latency);
+}
+
+/* Tells downstream what was loaded, by its last chunk. */
+static GstFlowReturn
+push_resumed (GstLycheeIndexer *self)
+{
+  LycheeCache *cache = lychee_session_get_cache (self->session);
+  g_autoptr (LycheeChunk) last =
+      lychee_cache_get_chunk (cache, lychee_cache_get_n_chunks (cache) - 1, NULL);
+
+  self->resumed = FALSE;
+  return push_view (self, last);
 }
 
 static GstFlowReturn
@@ -606,6 +716,8 @@ gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
         ("What arrives here as a chunk is broken: it has ids that the model does not know."),
         ("%" GST_PTR_FORMAT, buffer));
     ret = GST_FLOW_ERROR;
+  } else if (self->resumed && (ret = push_resumed (self)) != GST_FLOW_OK) {
+    GST_DEBUG_OBJECT (self, "downstream takes nothing: %s", gst_flow_get_name (ret));
   } else if (self->full) {
     leave_out (self, chunk);
   } else if (chunk->n_ids > 0) {
@@ -620,6 +732,11 @@ static void
 gst_lychee_indexer_finish (GstLycheeIndexer *self)
 {
   self->eos = TRUE;
+  /* Nothing may have come since the start. */
+  if (self->resume && gst_pad_has_current_caps (self->srcpad) && ensure_session (self) &&
+      self->resumed)
+    push_resumed (self);
+  save_session (self);
   lychee_reading_progress (&self->reading, GST_ELEMENT (self), self->sinkpad, TRUE);
   if (!self->full)
     return;
@@ -633,20 +750,14 @@ static void
 gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time)
 {
   LycheeReading reading = self->reading;
-  LycheeCache *cache;
-  LycheeChunk *chunk;
 
   if (self->session == NULL)
     return;
+  self->unsaved = TRUE;
   lychee_reading_init (&self->reading);
   self->reading.busy = reading.busy;
   self->reading.end = lychee_session_truncate (self->session, time);
-  cache = lychee_session_get_cache (self->session);
-  for (; (chunk = lychee_cache_get_chunk (cache, self->reading.chunks, NULL)) != NULL;
-       self->reading.chunks++) {
-    self->reading.tokens += chunk->n_ids;
-    lychee_chunk_unref (chunk);
-  }
+  count_read (self);
   self->full = FALSE;
   self->left_tokens = self->left_chunks = 0;
   self->left_end = GST_CLOCK_TIME_NONE;
@@ -748,6 +859,7 @@ gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
       return GST_STATE_CHANGE_FAILURE;
     break;
   case GST_STATE_CHANGE_READY_TO_PAUSED:
+    self->resume = TRUE;
     allow_reading (self);
     break;
   case GST_STATE_CHANGE_PAUSED_TO_READY:
@@ -761,6 +873,7 @@ gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
 
   switch (transition) {
   case GST_STATE_CHANGE_PAUSED_TO_READY:
+    save_session (self);
     gst_lychee_indexer_reset (self);
     g_clear_pointer (&self->stream_id, g_free);
     lychee_model_slot_forget_caps (&self->slot, element);

@@ -7,8 +7,8 @@
 
 G_BEGIN_DECLS
 
-/* What the two halves of the element share: gstlycheetranscriptparse.c makes buffers of input that
- * is pushed, gstlycheetranscriptparse-seek.c pulls, seeks and answers queries. */
+/* What the parts of the element share: gstlycheetranscriptparse.c is the object with its
+ * properties, -flow.c makes buffers of input, -seek.c pulls, seeks and answers queries. */
 
 #define LYCHEE_TRANSCRIPT_BLOCK_SIZE (64 * 1024)
 
@@ -60,6 +60,8 @@ struct _GstLycheeTranscriptParse {
   guint32 seqnum;   /* of the segment, and of what ends it */
 };
 
+GstFlowReturn gst_lychee_transcript_parse_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
+gboolean gst_lychee_transcript_parse_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
 gboolean gst_lychee_transcript_parse_activate (GstPad *pad, GstObject *parent);
 gboolean gst_lychee_transcript_parse_activate_mode (
     GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active);
@@ -67,7 +69,6 @@ gboolean gst_lychee_transcript_parse_src_event (GstPad *pad, GstObject *parent, 
 gboolean gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
 
 void gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self);
-gboolean gst_lychee_transcript_parse_check_encoding (GstLycheeTranscriptParse *self);
 LycheeTranscriptSurvey *gst_lychee_transcript_parse_new_survey (GstLycheeTranscriptParse *self);
 GstFlowReturn gst_lychee_transcript_parse_bytes (GstLycheeTranscriptParse *self, GstBuffer *buffer);
 void gst_lychee_transcript_parse_end_survey (GstLycheeTranscriptParse *self);

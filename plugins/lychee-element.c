@@ -69,6 +69,17 @@ map_error (const GError *error, GQuark *domain, int *code)
       *domain = GST_RESOURCE_ERROR;
       *code = GST_RESOURCE_ERROR_NO_SPACE_LEFT;
       break;
+    case LYCHEE_SESSION_ERROR_WRITE:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_WRITE;
+      break;
+    case LYCHEE_SESSION_ERROR_READ:
+    case LYCHEE_SESSION_ERROR_DAMAGED:
+    case LYCHEE_SESSION_ERROR_VERSION:
+    case LYCHEE_SESSION_ERROR_MODEL:
+      *domain = GST_RESOURCE_ERROR;
+      *code = GST_RESOURCE_ERROR_READ;
+      break;
     }
   }
 }

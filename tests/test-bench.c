@@ -5,6 +5,7 @@
 #include "tiny-model.h"
 
 #include <gio/gio.h>
+#include <math.h>
 #include <string.h>
 
 static char *dir, *model;
@@ -62,6 +63,34 @@ test_tokens (void)
   g_assert_true (g_str_has_prefix (b[0], "[2, "));
   g_assert_cmpstr (a[0], !=, b[0]);
   g_assert_true (g_str_has_suffix (a[0], "]"));
+}
+
+static void
+test_chunks (void)
+{
+  g_autofree char *text = g_build_filename (dir, "talk.txt", NULL);
+  g_autofree char *topics = g_build_filename (dir, "talk.topics", NULL);
+  const char *list[] = { "chunks", "--model", model, "--json", text, NULL };
+  const char *compare[] = { "chunks", "--model", model, "--json", "--topics", topics, text, NULL };
+  g_auto (GStrv) chunks = NULL, rows = NULL;
+
+  g_assert_true (g_file_set_contents (text,
+      "The hat is there. It is a very old hat, and so is the coat.\n\nNow the other thing: we go "
+      "to "
+      "the sea and then home again.\n",
+      -1, NULL));
+  g_assert_true (g_file_set_contents (topics, "The hat\nNow the other\n", -1, NULL));
+  chunks = run (NULL, 0, NULL, list);
+  g_assert_cmpuint (g_strv_length (chunks), >, 2);
+  for (guint i = 0; chunks[i]; i++)
+    g_assert_cmpfloat (number (chunks[i], "chunk"), ==, i);
+  rows = run (NULL, 0, NULL, compare);
+  g_assert_cmpuint (g_strv_length (rows), ==, 3);
+  /* The empty line is the change, which structure alone finds exactly. */
+  g_assert_true (g_str_has_prefix (rows[0], "{\"detector\": \"structure\""));
+  g_assert_cmpfloat (number (rows[0], "found"), ==, 1);
+  g_assert_cmpfloat (number (rows[0], "pk"), ==, 0);
+  g_assert_cmpfloat (number (rows[0], "window_diff"), ==, 0);
 }
 
 static void
@@ -163,6 +192,39 @@ test_perplexity (void)
   g_assert_cmpfloat (nll[0], !=, nll[1]);
 }
 
+/* A budget that all fits into makes every way of reading dense; a small one does not. */
+static void
+test_needle (void)
+{
+  double dense[3] = { 0 };
+
+  for (guint small = 0; small < 2; small++) {
+    const char *arguments[] = { "needle", "--model", model, "--lengths", "600", "--depths",
+      "10,50,90", "--policies", "dense,window,quest,token", "--budget", small ? "100" : "1000",
+      "--json", NULL };
+    g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
+    guint n_different = 0;
+
+    g_assert_cmpuint (g_strv_length (lines), ==, 4 * 3);
+    for (guint i = 0; i < 12; i++) {
+      double margin = number (lines[i], "margin");
+
+      /* Four words begin with tokens of their own in this vocabulary. */
+      g_assert_cmpfloat (number (lines[i], "words"), ==, 4);
+      g_assert_cmpfloat (number (lines[i], "rank"), >=, 1);
+      g_assert_cmpfloat (number (lines[i], "rank"), <=, 4);
+      g_assert_cmpint (number (lines[i], "rank") == 1, ==, margin > 0);
+      if (i < 3 && small == 0)
+        dense[i] = margin;
+      else if (small == 0 || i < 3)
+        g_assert_cmpfloat_with_epsilon (margin, dense[i % 3], 1e-3);
+      else
+        n_different += fabs (margin - dense[i % 3]) > 1e-3;
+    }
+    g_assert_cmpuint (n_different, >=, small ? 3 : 0);
+  }
+}
+
 static void
 test_errors (void)
 {
@@ -177,6 +239,8 @@ test_errors (void)
     { { "decode", "--attention=some" }, "--attention" },
     { { "perplexity", "--model", model }, "--text" },
     { { "index", "--lawyer=9" }, "--lawyer" },
+    { { "needle", "--lengths=20" }, "--lengths" },
+    { { "needle", "--depths=120" }, "--depths" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
@@ -199,12 +263,14 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   dir = g_dir_make_tmp ("lychee-bench-XXXXXX", NULL);
   model = lychee_tiny_model_write (&tiny, dir, "tiny.gguf");
+  g_test_add_func ("/bench/chunks", test_chunks);
   g_test_add_func ("/bench/tokens", test_tokens);
   g_test_add_func ("/bench/logits", test_logits);
   g_test_add_func ("/bench/decode", test_decode);
   g_test_add_func ("/bench/ingest", test_ingest);
   g_test_add_func ("/bench/index", test_index);
   g_test_add_func ("/bench/perplexity", test_perplexity);
+  g_test_add_func ("/bench/needle", test_needle);
   g_test_add_func ("/bench/errors", test_errors);
   result = g_test_run ();
   lychee_test_remove_dir (dir);

@@ -190,7 +190,87 @@ test_warning (void)
   test_chain_clear (&chain);
 }
 
-/* A pipeline that ends in an appsink-like queue of what it got. */
+static void
+push_event (Chain *chain, const char *structure)
+{
+  g_assert_true (
+      gst_harness_push_event (chain->harness, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                                                  gst_structure_from_string (structure, NULL))));
+}
+
+static void
+say (Chain *chain, const char *text, double start, double end)
+{
+  GstBuffer *buffer = test_text_buffer (
+      text, -1, start * GST_SECOND, (guint64) (end * GST_SECOND) - (guint64) (start * GST_SECOND));
+
+  g_assert_cmpint (gst_harness_push (chain->harness, buffer), ==, GST_FLOW_OK);
+}
+
+/* A recogniser: what it says again, better, replaces what it said; its events are honoured. */
+static void
+test_recogniser (void)
+{
+  Chain chain;
+  char *cues;
+
+  test_chain_init (&chain, PARSE, TEST_TEXT_CAPS);
+  say (&chain, "good mor", 1, 1.5);
+  say (&chain, "good morning", 1, 2);
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "");
+  g_free (cues);
+  push_event (&chain, "rstranscribe/final-transcript");
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "1+1 |good morning\n");
+  g_free (cues);
+  push_event (&chain, "rstranscribe/speaker-change, speaker=(string)Ann");
+  say (&chain, "yes", 3, 4);
+  say (&chain, "<|im_end|> &", 4, 5);
+  g_assert_true (
+      gst_harness_push_event (chain.harness, gst_event_new_gap (5 * GST_SECOND, GST_SECOND)));
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "3+1 Ann|Ann: yes\n4+1 Ann|<|im_end|> &\n");
+  g_free (cues);
+  say (&chain, "last", 6, 7);
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "6+1 Ann|last\n");
+  g_free (cues);
+  test_chain_clear (&chain);
+}
+
+/* What subparse makes of subtitles. */
+static void
+test_pango_markup (void)
+{
+  Chain chain;
+  g_autofree char *cues = NULL;
+
+  test_chain_init (&chain, PARSE, "text/x-raw, format=(string)pango-markup");
+  say (&chain, "<i>Ann: a</i> &amp; b &lt;c&gt;", 1, 2);
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "1+1 Ann|Ann: a & b <c>\n");
+  test_chain_clear (&chain);
+}
+
+/* Lines of ASS out of a container have their times in the buffer. */
+static void
+test_dialogue (void)
+{
+  Chain chain;
+  g_autofree char *cues = NULL;
+
+  test_chain_init (&chain, PARSE, "application/x-ass, codec_data=(buffer)5b536372697074");
+  say (&chain, "0,0,Default,Ann,0,0,0,,{\\i1}a, b\\Nc", 1, 2);
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  cues = describe_pulled (chain.harness);
+  g_assert_cmpstr (cues, ==, "1+1 Ann|Ann: a, b\nc\n");
+  test_chain_clear (&chain);
+}
+
+/* A whole pipeline, and what its sink got. */
 typedef struct {
   GstElement *pipeline;
   GMutex lock;
@@ -341,6 +421,9 @@ add_tests (void)
   g_test_add_func ("/transcriptparse/flush", test_flush);
   g_test_add_func ("/transcriptparse/text", test_text);
   g_test_add_func ("/transcriptparse/warning", test_warning);
+  g_test_add_func ("/transcriptparse/recogniser", test_recogniser);
+  g_test_add_func ("/transcriptparse/pango-markup", test_pango_markup);
+  g_test_add_func ("/transcriptparse/dialogue", test_dialogue);
   for (guint i = 0; i < G_N_ELEMENTS (pipeline_cases); i++) {
     g_autofree char *path = g_strconcat ("/transcriptparse/whole/", pipeline_cases[i].name, NULL);
 

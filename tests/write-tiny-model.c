@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Writes the tests' tiny model to a file, for tests that are not C programs.
- * Usage: write-tiny-model FILE */
+/* Writes the tests' tiny model to a file, for tests that are not C programs, and for comparison.
+ * Usage: write-tiny-model FILE [ARCHITECTURE] */
 
 #include "tiny-model.h"
 
@@ -13,9 +13,16 @@ main (int argc, char **argv)
   g_autofree char *name = NULL;
   g_autofree char *path = NULL;
 
-  if (argc != 2) {
-    g_printerr ("Usage: write-tiny-model FILE\n");
+  if (argc != 2 && argc != 3) {
+    g_printerr ("Usage: write-tiny-model FILE [ARCHITECTURE]\n");
     return 2;
+  }
+  if (argc == 3)
+    tiny.architecture = argv[2];
+  if (g_strcmp0 (tiny.architecture, "gemma3") == 0) {
+    tiny.n_layers = 7; /* of which the sixth sees everything */
+    tiny.rope_freq_base = 1000000;
+    tiny.window = 24;
   }
   dir = g_path_get_dirname (argv[1]);
   name = g_path_get_basename (argv[1]);

@@ -276,6 +276,19 @@ attend_few (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lychee
   }
 }
 
+/* Keys and values from @from to @to, if there are so many: rows anywhere are foreseen by nothing
+ * else. */
+static inline void
+prefetch_keys (const Keys *keys, guint from, guint to, guint n_keys, guint bytes)
+{
+  if (!keys->k.rows)
+    return;
+  for (guint t = from; t < MIN (to, n_keys); t++) {
+    prefetch_row ((const guint8 *) keys->k.rows[t] + keys->k.offset, bytes);
+    prefetch_row ((const guint8 *) keys->v.rows[t] + keys->v.offset, bytes);
+  }
+}
+
 /* Transposed keys fit in 32 KiB. */
 static inline guint
 many_tile_size (guint head_dim)
@@ -290,9 +303,11 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
   float values[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
   float log_n[TILE];
   guint head_dim = queries->head_dim, tile_size = many_tile_size (head_dim);
+  guint bytes = head_dim * sizeof (guint16);
 
+  prefetch_keys (keys, 0, tile_size, n_keys, bytes);
   for (guint at = 0; at < n_keys; at += tile_size) {
-    guint n = MIN (n_keys - at, tile_size);
+    guint n = MIN (n_keys - at, tile_size), next = at + tile_size;
     Tile k_tile, v_tile;
 
     fill_rows (&k_tile, &keys->k, at, n);
@@ -312,6 +327,8 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
     }
     for (guint first = 0, n_q; first < queries->n_queries; first += n_q) {
       n_q = block_size (queries->n_queries - first, Q_BLOCK);
+      prefetch_keys (keys, next + tile_size * first / queries->n_queries,
+          next + tile_size * (first + n_q) / queries->n_queries, n_keys, bytes);
       attend_block (queries, keys, at, n, first, n_q, kt, tile_size, NULL, &v_tile, F32,
           keys->log_n ? log_n : NULL, NULL, NULL, softmax);
     }

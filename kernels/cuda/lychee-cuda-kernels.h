@@ -9,6 +9,11 @@
 
 #include "lychee-cuda.h"
 
+/* As LYCHEE_OPEN_ROWS and LYCHEE_OPEN_BEAM of the library's index: rows of nodes that are opened.
+ */
+#define LYCHEE_CUDA_OPEN_ROWS 3072
+#define LYCHEE_CUDA_OPEN_BEAM 2
+
 #define LYCHEE_CUDA_PAGE_SHIFT 8
 #define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)
 
@@ -153,6 +158,7 @@ typedef struct {
   int *opened;   /* [jobs][max_nodes][2] node, first leaf */
   /* Of the leaves of nodes that were opened: */
   float *leaf_weight;           /* [jobs][queries of a block][max_leaves] */
+  float *leaf_rank;             /* the same, of what they are ranked by */
   int *leaf_node;               /* [jobs][max_leaves] which of the opened nodes */
   int *leaf_count;              /* [jobs][max_leaves] rows */
   int *leaf_read;               /* [jobs][max_leaves] how many of them are selected */

@@ -7,9 +7,8 @@
 
 #define THREADS 512
 #define WARPS (THREADS / 32)
-/* As in lychee-index-search.c: nodes are opened until they hold so many rows. */
-#define OPEN_ROWS 1024
-#define OPEN_BEAM 4
+/* LYCHEE_LEAF_SPREADS of the library's index: how much of its spread a leaf is ranked nearer by. */
+#define LEAF_SPREADS 2
 #define MAP_BITS (1 << 17) /* rows that are brought into order at a time */
 #define MAP_WORDS (MAP_BITS / 32)
 #define MAX_SHARED (96 << 10)
@@ -20,6 +19,7 @@ struct Search {
   LycheeCudaHead head;
   const float *q;            /* [n_queries][dim], in shared memory */
   float *most, *inverse_sum; /* [n_queries], in shared memory */
+  float *times;              /* the same: what a leaf's spread is multiplied by in its rank */
   int *scratch;              /* [32] */
   int *bins;                 /* [256] */
   int *found;                /* [2] */
@@ -236,8 +236,8 @@ open_nodes (const LycheeCudaSearch &p, const Search &s, const float *density, un
 /* Logits of the leaves of nodes that are opened, a warp a node, 8 lanes a leaf. Codes are 4 bits:
  * differences from the node's mean, whose logit is known. */
 static __device__ __forceinline__ void
-score_leaves (
-    const LycheeCudaSearch &p, const Search &s, const float *z, float *leaf_z, int n_opened)
+score_leaves (const LycheeCudaSearch &p, const Search &s, const float *z, float *leaf_z,
+    float *rank, int n_opened)
 {
   const int *opened = p.opened + (size_t) s.job * p.max_nodes * 2;
   size_t at_leaf = (size_t) s.job * p.max_leaves;
@@ -276,10 +276,14 @@ score_leaves (
                    low.w * ((int) (b >> 24 & 15) - 8) + high.w * ((int) (b >> 28) - 8);
           }
         sum = sum_8 (sum);
-        if (part == 0 && there)
-          leaf_z[(size_t) q * p.max_leaves + first + at] =
-              logf (leaf.count) + z[(size_t) q * p.max_nodes + place] - node->log_count +
-              p.scale * leaf.scale * sum;
+        if (part == 0 && there) {
+          size_t to = (size_t) q * p.max_leaves + first + at;
+          float x = logf (leaf.count) + z[(size_t) q * p.max_nodes + place] - node->log_count +
+                    p.scale * leaf.scale * sum;
+
+          leaf_z[to] = x;
+          rank[to] = x + s.times[q] * leaf.spread;
+        }
       }
       if (part == 0 && there) {
         p.leaf_node[at_leaf + first + at] = i;
@@ -398,7 +402,8 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
   s.most = q + block_queries * s.dim;
   s.inverse_sum = s.most + block_queries;
   node_most = s.inverse_sum + block_queries;
-  s.map = reinterpret_cast<unsigned *> (node_most + block_queries);
+  s.times = node_most + block_queries;
+  s.map = reinterpret_cast<unsigned *> (s.times + block_queries);
 
   total = s.head.end - s.head.begin;
   LycheeCudaStep step = *p.step;
@@ -415,6 +420,7 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
     float *z = p.z + (size_t) s.job * block_queries * p.max_nodes;
     float *weight = p.weight + (size_t) s.job * block_queries * p.max_nodes;
     float *leaf_weight = p.leaf_weight + (size_t) s.job * block_queries * p.max_leaves;
+    float *leaf_rank = p.leaf_rank + (size_t) s.job * block_queries * p.max_leaves;
     float *density = p.density + (size_t) s.job * max (p.max_nodes, p.max_leaves);
     int *leaf_read = p.leaf_read + (size_t) s.job * p.max_leaves;
     const int *leaf_count = p.leaf_count + (size_t) s.job * p.max_leaves;
@@ -429,12 +435,22 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
                  i % s.dim];
     }
     __syncthreads ();
+    for (int i = threadIdx.x / 32; i < s.n_queries; i += WARPS) {
+      float sum = 0;
+
+      for (int d = threadIdx.x % 32; d < s.dim; d += 32)
+        sum += q[i * s.dim + d] * q[i * s.dim + d];
+      sum = lychee_warp_sum (sum);
+      if (threadIdx.x % 32 == 0)
+        s.times[i] = LEAF_SPREADS * p.scale * sqrtf (sum);
+    }
     score_nodes (p, s);
     weigh (s, z, weight, p.max_nodes, s.head.n_nodes);
     for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
       node_most[i] = s.most[i];
     if (budget > 0) {
-      float open = p.beam > 0 ? p.beam * budget : OPEN_ROWS + (float) OPEN_BEAM * budget;
+      float open = p.beam > 0 ? p.beam * budget
+                              : LYCHEE_CUDA_OPEN_ROWS + (float) LYCHEE_CUDA_OPEN_BEAM * budget;
       int left, ties = 0;
       unsigned threshold;
 
@@ -442,9 +458,15 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
       threshold = find_threshold (
           s, density, count, s.head.n_nodes, (int) ceilf (fminf (open, (float) total)), &left);
       n_opened = open_nodes (p, s, density, threshold, left, &n_leaves);
-      score_leaves (p, s, z, leaf_weight, n_opened);
+      score_leaves (p, s, z, leaf_weight, leaf_rank, n_opened);
+      /* If what is not read is lost, the weights themselves are the better order. */
+      if (p.rest) {
+        weigh (s, leaf_rank, leaf_rank, p.max_leaves, n_leaves);
+        find_densities (s, leaf_rank, p.max_leaves, leaf_count, n_leaves, density);
+      }
       weigh (s, leaf_weight, leaf_weight, p.max_leaves, n_leaves);
-      find_densities (s, leaf_weight, p.max_leaves, leaf_count, n_leaves, density);
+      if (!p.rest)
+        find_densities (s, leaf_weight, p.max_leaves, leaf_count, n_leaves, density);
       threshold = find_threshold (s, density, leaf_count, n_leaves, budget, &left);
       for (int base = 0; base < n_leaves; base += THREADS) {
         int i = base + threadIdx.x, all;
@@ -483,7 +505,7 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
 static size_t
 get_shared (int dim, int queries)
 {
-  return (size_t) queries * (dim + 3) * sizeof (float) + MAP_WORDS * sizeof (unsigned);
+  return (size_t) queries * (dim + 4) * sizeof (float) + MAP_WORDS * sizeof (unsigned);
 }
 
 int

@@ -55,8 +55,8 @@ struct LycheeCudaWorker {
   Buffer x, normed, qkv, q, attended, gate_up, activated, y;
   Buffer turns[2], rows, logits, counters;
   Buffer m, l, o, workspace;
-  Buffer selection, selected, z, weight, most, count, opened, leaf_weight, leaf_node, leaf_count,
-      leaf_read, density;
+  Buffer selection, selected, z, weight, most, count, opened, leaf_weight, leaf_rank, leaf_node,
+      leaf_count, leaf_read, density;
   Buffer audit, audit_mass;
   /* And pinned, on the host: */
   Buffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
@@ -101,8 +101,8 @@ all_buffers (LycheeCudaWorker *w)
   return { &w->control, &w->x, &w->normed, &w->qkv, &w->q, &w->attended, &w->gate_up, &w->activated,
     &w->y, &w->turns[0], &w->turns[1], &w->rows, &w->logits, &w->counters, &w->m, &w->l, &w->o,
     &w->workspace, &w->selection, &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened,
-    &w->leaf_weight, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density, &w->audit,
-    &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
+    &w->leaf_weight, &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density,
+    &w->audit, &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
     &w->audit_host, &w->upload_host, &w->upload, &w->pieces };
 }
 
@@ -285,7 +285,9 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   if (has_local (w->model))
     plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
   if (pass->sparse) {
-    double open = pass->beam > 0 ? (double) pass->beam * pass->budget : 1024 + 4.0 * pass->budget;
+    double open = pass->beam > 0
+                      ? (double) pass->beam * pass->budget
+                      : LYCHEE_CUDA_OPEN_ROWS + (double) LYCHEE_CUDA_OPEN_BEAM * pass->budget;
 
     plan.sinks = pass->sinks;
     plan.budget = pass->budget;
@@ -339,6 +341,7 @@ need_plan (LycheeCudaWorker *w, const Plan &plan, LycheeCudaError *error)
          need (w, &w->count, jobs * nodes * 4, false, error) ||
          need (w, &w->opened, jobs * nodes * 8, false, error) ||
          need (w, &w->leaf_weight, queries * leaves * 4, false, error) ||
+         need (w, &w->leaf_rank, queries * leaves * 4, false, error) ||
          need (w, &w->leaf_node, jobs * leaves * 4, false, error) ||
          need (w, &w->leaf_count, jobs * leaves * 4, false, error) ||
          need (w, &w->leaf_read, jobs * leaves * 4, false, error) ||
@@ -493,9 +496,9 @@ attend_sparse (
     h.attention_scale, a.q, a.step, a.heads, plan.sinks, plan.budget, plan.beam, plan.rest,
     plan.max_nodes, plan.max_leaves, get<LycheeCudaSelection> (w->selection),
     get<int> (w->selected), get<float> (w->z), get<float> (w->weight), get<float> (w->most),
-    get<int> (w->count), get<int> (w->opened), get<float> (w->leaf_weight), get<int> (w->leaf_node),
-    get<int> (w->leaf_count), get<int> (w->leaf_read), get<float> (w->density),
-    get<unsigned long long> (w->counters) };
+    get<int> (w->count), get<int> (w->opened), get<float> (w->leaf_weight),
+    get<float> (w->leaf_rank), get<int> (w->leaf_node), get<int> (w->leaf_count),
+    get<int> (w->leaf_read), get<float> (w->density), get<unsigned long long> (w->counters) };
   int n_splits = plan.n_sparse_splits + plan.n_rest_splits;
 
   a.n_tokens = plan.n_tokens;

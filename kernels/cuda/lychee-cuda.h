@@ -57,7 +57,7 @@ typedef struct {
 } LycheeCudaNode;
 
 typedef struct {
-  float scale;
+  float scale, spread;
   uint16_t count, first; /* of its rows */
 } LycheeCudaLeaf;
 

@@ -26,11 +26,6 @@ typedef struct {
   guint n_agree, n_next;
 } Comparison;
 
-typedef struct {
-  PolicyBank *bank;
-  guint budget, n_kv_heads;
-} Run;
-
 /* The dense run's queries, to be written to a file. */
 typedef struct {
   FidelityMeasure measure;
@@ -77,23 +72,6 @@ compare_logits (guint i, const float *logits, gpointer data)
     comparison->nll += lse - logits[reference->next[i]];
     comparison->n_next++;
   }
-}
-
-/* All layers' attention by one policy. */
-static void
-answer_head (guint layer, guint kv_head, const LycheeQueries *queries, const LycheeRows *rows,
-    guint n_keys, float *output, gpointer data)
-{
-  Run *run = data;
-  const Policy *policy = run->bank->policy;
-  PolicyState *state = run->bank->states[layer * run->n_kv_heads + kv_head];
-  g_autofree float *logits = policy->exact ? attention_logits (queries, rows, n_keys) : NULL;
-  g_autofree guint32 *chosen = g_new (guint32, n_keys);
-  PolicyQuery query = { queries, rows, n_keys, run->budget, logits };
-  PolicyChoice choice = { chosen };
-
-  policy_state_feed (state, rows, n_keys);
-  policy_state_answer (state, &query, output, &choice);
 }
 
 static void
@@ -254,11 +232,11 @@ compare (Fidelity *f, const char *dump_path)
     for (guint k = 0; k < fidelity_get_n_budgets (f, bank->policy); k++) {
       g_autoptr (LycheeCache) cache = fork_cache (f);
       g_autoptr (PolicyBank) fresh = policy_bank_copy (bank);
-      Run run = { fresh, f->budgets[k], f->n_kv_heads };
+      FidelityRun run = { fresh, f->budgets[k], f->n_kv_heads };
       Comparison comparison = { &reference };
       FidelityScore score = fidelity_measure_get (&dump.measure, b, k);
 
-      fidelity_decode (f, cache, f->n_queries, answer_head, &run, compare_logits, &comparison);
+      fidelity_decode (f, cache, f->n_queries, fidelity_answer, &run, compare_logits, &comparison);
       print_row (f, bank->policy, bank->policy->whole ? f->n_tokens + f->n_queries : run.budget,
           &score, &comparison, dense_perplexity, metadata);
     }

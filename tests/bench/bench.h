@@ -49,5 +49,6 @@ int bench_index (int argc, char **argv);
 int bench_evidence (int argc, char **argv);
 int bench_chunks (int argc, char **argv);
 int bench_fidelity (int argc, char **argv);
+int bench_needle (int argc, char **argv);
 
 G_END_DECLS

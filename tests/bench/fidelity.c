@@ -248,6 +248,22 @@ fidelity_decode (Fidelity *f, LycheeCache *cache, guint n, LycheeAttentionFunc f
 }
 
 void
+fidelity_answer (guint layer, guint kv_head, const LycheeQueries *queries, const LycheeRows *rows,
+    guint n_keys, float *output, gpointer data)
+{
+  FidelityRun *run = data;
+  const Policy *policy = run->bank->policy;
+  PolicyState *state = run->bank->states[layer * run->n_kv_heads + kv_head];
+  g_autofree float *logits = policy->exact ? attention_logits (queries, rows, n_keys) : NULL;
+  g_autofree guint32 *chosen = g_new (guint32, n_keys);
+  PolicyQuery query = { queries, rows, n_keys, run->budget, logits };
+  PolicyChoice choice = { chosen };
+
+  policy_state_feed (state, rows, n_keys);
+  policy_state_answer (state, &query, output, &choice);
+}
+
+void
 fidelity_measure_init (
     FidelityMeasure *measure, Fidelity *f, PolicyBank *const *banks, guint n_banks)
 {

@@ -72,6 +72,15 @@ typedef void (*FidelityLogitsFunc) (guint i, const float *logits, gpointer user_
 void fidelity_decode (Fidelity *fidelity, LycheeCache *cache, guint n, LycheeAttentionFunc func,
     gpointer func_data, FidelityLogitsFunc logits_func, gpointer logits_data);
 
+/* A LycheeAttentionFunc: attention by one policy; @run is a FidelityRun. */
+typedef struct {
+  PolicyBank *bank; /* not owned */
+  guint budget;
+  guint n_kv_heads;
+} FidelityRun;
+void fidelity_answer (guint layer, guint kv_head, const LycheeQueries *queries,
+    const LycheeRows *rows, guint n_keys, float *output, gpointer run);
+
 /* Means over queries, layers, KV heads and their query heads. */
 typedef struct {
   double mass, error, nodes_scored;

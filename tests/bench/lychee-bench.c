@@ -28,6 +28,7 @@ static const struct {
   { "evidence", bench_evidence, "how often the right turn is among an answer's evidence" },
   { "chunks", bench_chunks, "where a text is cut, and how well" },
   { "fidelity", bench_fidelity, "how close sparse attention stays to dense, beside other methods" },
+  { "needle", bench_needle, "whether facts in a long text are found, by depth and method" },
 };
 
 void

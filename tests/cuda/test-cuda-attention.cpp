@@ -4,11 +4,13 @@
  * sparse attention makes of it. */
 
 #include <algorithm>
+#include <iterator>
 
-#include "cuda-test.h"
+#include "cuda-index.h"
 #include "lychee-cuda-kernels.h"
 
 using test::Array;
+using test::Index;
 using test::Random;
 
 /* Keys and values of the second of two layers, in pages that lie in any order. */
@@ -222,103 +224,6 @@ test_dense ()
       }
 }
 
-/* An index that is made up: nodes with leaves of rows @begin .. @end - 1, in any order. */
-struct Index {
-  struct Leaf {
-    std::vector<int> ids;
-    float scale;
-    std::vector<int> code; /* -8 .. 7 */
-  };
-  struct Node {
-    float scale, value_scale;
-    std::vector<int> code, value;
-    std::vector<Leaf> leaves;
-    int n_rows;
-  };
-  int dim, begin, end;
-  std::vector<Node> nodes;
-  std::vector<Array<uint8_t> *> records;
-  Array<const LycheeCudaNode *> *list = nullptr;
-
-  Index (Random &random, int dim_, int begin_, int end_, int node_rows, int leaf_rows)
-      : dim (dim_), begin (begin_), end (end_)
-  {
-    std::vector<int> ids;
-    std::vector<const LycheeCudaNode *> addresses;
-
-    for (int i = begin; i < end; i++)
-      ids.push_back (i);
-    random.shuffle (ids);
-    for (size_t at = 0; at < ids.size ();) {
-      Node node;
-      int n = std::min ((int) (ids.size () - at), 1 + random.below (node_rows));
-
-      node.n_rows = n;
-      node.scale = 0.02f * (float) (0.5 + random.uniform ());
-      node.value_scale = 0.01f * (float) (0.5 + random.uniform ());
-      for (int d = 0; d < dim; d++) {
-        node.code.push_back (random.below (255) - 127);
-        node.value.push_back (random.below (255) - 127);
-      }
-      while (n > 0) {
-        Leaf leaf;
-        int rows = std::min (n, 1 + random.below (leaf_rows));
-
-        leaf.ids.assign (ids.begin () + (long) at, ids.begin () + (long) at + rows);
-        leaf.scale = 0.1f * (float) random.uniform ();
-        for (int d = 0; d < dim; d++)
-          leaf.code.push_back (random.below (15) - 7);
-        at += (size_t) rows;
-        n -= rows;
-        node.leaves.push_back (leaf);
-      }
-      nodes.push_back (node);
-    }
-    for (const Node &node : nodes) {
-      records.push_back (new Array<uint8_t> (pack (node)));
-      addresses.push_back (reinterpret_cast<const LycheeCudaNode *> (records.back ()->data));
-    }
-    if (!addresses.empty ())
-      list = new Array<const LycheeCudaNode *> (addresses);
-  }
-  ~Index ()
-  {
-    for (Array<uint8_t> *record : records)
-      delete record;
-    delete list;
-  }
-  std::vector<uint8_t>
-  pack (const Node &node) const
-  {
-    std::vector<uint8_t> bytes;
-    LycheeCudaNode head = { node.scale, logf ((float) node.n_rows), node.value_scale,
-      (uint32_t) node.n_rows, (uint32_t) node.leaves.size (), {} };
-    auto add = [&bytes] (const void *from, size_t size) {
-      bytes.insert (bytes.end (), (const uint8_t *) from, (const uint8_t *) from + size);
-    };
-    uint16_t first = 0;
-
-    add (&head, sizeof head);
-    for (int x : node.code)
-      bytes.push_back ((uint8_t) x);
-    for (int x : node.value)
-      bytes.push_back ((uint8_t) x);
-    for (const Leaf &leaf : node.leaves) {
-      LycheeCudaLeaf l = { leaf.scale, (uint16_t) leaf.ids.size (), first };
-
-      first = (uint16_t) (first + leaf.ids.size ());
-      add (&l, sizeof l);
-    }
-    for (const Leaf &leaf : node.leaves)
-      for (int d = 0; d < dim / 2; d++)
-        bytes.push_back ((uint8_t) ((leaf.code[d] + 8) | (leaf.code[d + dim / 2] + 8) << 4));
-    for (const Leaf &leaf : node.leaves)
-      for (int id : leaf.ids)
-        add (&id, sizeof id);
-    return bytes;
-  }
-};
-
 /* What a search should find, in float64 (DESIGN.md section 4, lychee-index-search.c). */
 struct Found {
   std::vector<int> rows;
@@ -370,12 +275,12 @@ densities (const std::vector<std::vector<double> > &z, const std::vector<int> &c
 
 static Found
 search_reference (const Index &index, const std::vector<const float *> &queries, double scale,
-    int budget, double beam)
+    int budget, double beam, bool rest)
 {
   Found found;
   size_t n = index.nodes.size (), n_queries = queries.size ();
   int total = index.end - index.begin;
-  std::vector<std::vector<double> > z (n_queries), leaf_z (n_queries);
+  std::vector<std::vector<double> > z (n_queries), leaf_z (n_queries), leaf_rank (n_queries);
   std::vector<int> count, leaf_count, leaf_node;
   std::vector<const Index::Leaf *> leaves;
   std::vector<Choice> choices;
@@ -404,7 +309,9 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
   std::vector<double> density = densities (z, count);
   for (size_t i = 0; i < n; i++)
     choices.push_back (Choice{ density[i], count[i], (int) i });
-  double open = std::min (beam > 0 ? beam * budget : 1024 + 4.0 * budget, (double) total);
+  double open = std::min (
+      beam > 0 ? beam * budget : LYCHEE_CUDA_OPEN_ROWS + (double) LYCHEE_CUDA_OPEN_BEAM * budget,
+      (double) total);
   std::vector<int> opened = choose (choices, (int) ceil (open), true);
   for (size_t i = 0; i < n; i++)
     for (size_t l = 0; opened[i] && l < index.nodes[i].leaves.size (); l++) {
@@ -420,10 +327,14 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
           x += queries[q][d] * ((double) index.nodes[i].scale * index.nodes[i].code[(size_t) d] +
                                    (double) leaf.scale * leaf.code[(size_t) d]);
         leaf_z[q].push_back (scale * x + log ((double) leaf.ids.size ()));
+        x = 0;
+        for (int d = 0; d < index.dim; d++)
+          x += (double) queries[q][d] * queries[q][d];
+        leaf_rank[q].push_back (leaf_z[q].back () + 2 * scale * sqrt (x) * leaf.spread);
       }
     }
   found.scored += leaves.size ();
-  density = densities (leaf_z, leaf_count);
+  density = densities (rest ? leaf_rank : leaf_z, leaf_count);
   choices.clear ();
   for (size_t i = 0; i < leaves.size (); i++)
     choices.push_back (Choice{ density[i], leaf_count[i], (int) i });
@@ -517,15 +428,15 @@ test_sparse ()
     size_t jobs = (size_t) n_jobs, nodes = (size_t) max_nodes, all_leaves = (size_t) max_leaves;
     Array<int> selected (jobs * c.budget), count (jobs * nodes), opened (jobs * nodes * 2);
     Array<float> z (jobs * block_queries * nodes), weight (z.n), most (jobs * block_queries);
-    Array<float> leaf_weight (jobs * block_queries * all_leaves);
+    Array<float> leaf_weight (jobs * block_queries * all_leaves), leaf_rank (leaf_weight.n);
     Array<int> leaf_node (jobs * all_leaves), leaf_count (leaf_node.n), leaf_read (leaf_node.n);
     Array<float> density (jobs * std::max (nodes, all_leaves));
     Array<unsigned long long> counters (std::vector<unsigned long long>{ 0, 0, 0 });
     LycheeCudaSearch params = { c.dim, c.heads, c.kv_heads, c.n_tokens, c.block_tokens,
       (float) scale, q_array.data, step.data, head_array.data, c.sinks, c.budget, c.beam, c.rest,
       max_nodes, max_leaves, selection.data, selected.data, z.data, weight.data, most.data,
-      count.data, opened.data, leaf_weight.data, leaf_node.data, leaf_count.data, leaf_read.data,
-      density.data, counters.data };
+      count.data, opened.data, leaf_weight.data, leaf_rank.data, leaf_node.data, leaf_count.data,
+      leaf_read.data, density.data, counters.data };
 
     CHECK (lychee_cuda_search (&params, nullptr) == 0);
     std::vector<LycheeCudaSelection> got = selection.get ();
@@ -545,7 +456,8 @@ test_sparse ()
         queries.push_back (
             &q[((size_t) (first_token + r / group) * c.heads + job / n_blocks * group + r % group) *
                 c.dim]);
-      Found f = search_reference (index, queries, scale, std::max (0, c.budget - certain), c.beam);
+      Found f = search_reference (
+          index, queries, scale, std::max (0, c.budget - certain), c.beam, c.rest);
       scored += f.scored;
       read += (unsigned long long) (certain + n_tokens + (int) f.rows.size ()) * n_tokens;
       if (f.scored > 0 && c.rest)

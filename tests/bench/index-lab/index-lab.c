@@ -112,6 +112,7 @@ run_bench (GArray *sources, const Header *h, guint end, char **budgets)
   LycheeSoftmax softmax = { m, l, o };
   gsize head_size = (gsize) dim << PAGE_SHIFT, page_size = head_size * 2 * n_heads;
   volatile guint64 sink = 0;
+  double append = 0;
 
   memset (weights, 1, WEIGHT_BYTES * n_heads / 3);
   for (guint p = 0; p < n_pages; p++) {
@@ -145,10 +146,14 @@ run_bench (GArray *sources, const Header *h, guint end, char **budgets)
     for (gint i = 0; i < n_heads; i++) {
       LycheeRows rows = { pages + (gsize) i * n_pages, PAGE_SHIFT, head_size };
       GError *error = NULL;
+      double t = now ();
 
       if (!lychee_index_append (index[i], &rows, row, MIN ((guint) chunk, end - row), &error))
         g_error ("%s", error->message);
+      if (row + 1200 > end)
+        append += (now () - t) / MIN (1200, end - SINKS) / n_heads;
     }
+  g_print ("append %.2f us a row and head\n", append * 1e6);
   for (; *budgets; budgets++) {
     Times times;
     double scored = 0, groups = 0;

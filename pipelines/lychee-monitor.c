@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Runs a pipeline and shows what its Lychee elements do, as top shows processes: tokens read and
+ * how fast, what cache and index hold, what answers cost and what attention read for them. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "program.h"
+
+typedef struct {
+  Program program;
+  gboolean terminal;
+  gint64 begun;
+  guint tokens, chunks;
+  double rate, seconds, percent, left;
+  guint64 behind;
+  char *said; /* the last answer */
+} Monitor;
+
+static guint64
+get (const GstStructure *stats, const char *name)
+{
+  const GValue *value = gst_structure_get_value (stats, name);
+  GValue number = G_VALUE_INIT;
+  guint64 result;
+
+  if (value == NULL)
+    return 0;
+  g_value_init (&number, G_TYPE_UINT64);
+  g_value_transform (value, &number);
+  result = g_value_get_uint64 (&number);
+  g_value_unset (&number);
+  return result;
+}
+
+static double
+get_double (const GstStructure *stats, const char *name)
+{
+  double value = 0;
+
+  gst_structure_get_double (stats, name, &value);
+  return value;
+}
+
+static void
+show_reading (Monitor *self)
+{
+  printf ("reading   %8u tokens in %u chunks, %.0f tokens/s, %.1f s of reading", self->tokens,
+      self->chunks, self->rate, self->seconds);
+  if (self->percent >= 0)
+    printf (", %.0f %%, %.0f s left", self->percent, self->left);
+  if (self->behind > 0)
+    printf (", %.0f s behind", self->behind / 1e9);
+  printf ("\n");
+}
+
+/* Of the last answer. */
+static void
+show_attention (const GstStructure *stats)
+{
+  guint64 sparse = get (stats, "sparse-queries"), visible = get (stats, "rows-visible");
+
+  printf ("attention %8" G_GUINT64_FORMAT " sparse queries, %" G_GUINT64_FORMAT " dense\n", sparse,
+      get (stats, "dense-queries"));
+  if (sparse > 0)
+    printf ("          %8.0f tokens read of %.0f, %.0f by their groups' means, %.0f nodes scored a "
+            "query\n",
+        get (stats, "rows-read") / (double) sparse, visible / (double) sparse,
+        get (stats, "rows-estimated") / (double) sparse,
+        get (stats, "nodes-scored") / (double) sparse);
+  if (get (stats, "audits") > 0)
+    printf ("          %8.2f %% of the mass not read exactly, error %.4f (%" G_GUINT64_FORMAT
+            " audits)\n",
+        100 * get_double (stats, "missed-mass"), get_double (stats, "error"),
+        get (stats, "audits"));
+}
+
+static void
+show_decoder (GstElement *decoder)
+{
+  GstStructure *stats = NULL;
+  double rate;
+
+  g_object_get (decoder, "stats", &stats, NULL);
+  rate = get_double (stats, "tokens-per-second");
+  printf ("%-9.9s %8" G_GUINT64_FORMAT " answers, %" G_GUINT64_FORMAT
+          " under way, %" G_GUINT64_FORMAT " waiting; %" G_GUINT64_FORMAT
+          " cancelled, %" G_GUINT64_FORMAT " empty, %" G_GUINT64_FORMAT " failed\n",
+      GST_OBJECT_NAME (decoder), get (stats, "answers"), get (stats, "running"),
+      get (stats, "waiting"), get (stats, "cancelled"), get (stats, "empty"),
+      get (stats, "failed"));
+  if (get (stats, "cache-bytes") > 0) {
+    printf ("cache     %8.1f MB of keys and values, %.2f MB of index (%.2f %%)\n",
+        get (stats, "cache-bytes") / 1e6, get (stats, "index-bytes") / 1e6,
+        100.0 * get (stats, "index-bytes") / get (stats, "cache-bytes"));
+    if (gst_structure_has_field (stats, "index-leaves"))
+      printf ("tree      %8" G_GUINT64_FORMAT " leaves in %" G_GUINT64_FORMAT
+              " coarse nodes, depth %" G_GUINT64_FORMAT "\n",
+          get (stats, "index-leaves"), get (stats, "index-coarse"), get (stats, "index-depth"));
+    printf ("answer    %8" G_GUINT64_FORMAT
+            " tokens, %.1f ms a token, first after %.2f s, over %" G_GUINT64_FORMAT
+            " of transcript%s\n",
+        get (stats, "answer-tokens"), rate > 0 ? 1000 / rate : 0.0,
+        get_double (stats, "seconds-to-first"), get (stats, "transcript-tokens"),
+        gst_structure_has_field_typed (stats, "truncated", G_TYPE_BOOLEAN) &&
+                g_value_get_boolean (gst_structure_get_value (stats, "truncated"))
+            ? ", which is not whole"
+            : "");
+    show_attention (stats);
+  }
+  gst_structure_free (stats);
+}
+
+static void
+show (Monitor *self)
+{
+  GstIterator *elements = gst_bin_iterate_recurse (GST_BIN (self->program.pipeline));
+  GValue item = G_VALUE_INIT;
+
+  printf ("%slychee-monitor, %.0f s\n", self->terminal ? "\033[H\033[J" : "",
+      (g_get_monotonic_time () - self->begun) / 1e6);
+  show_reading (self);
+  while (gst_iterator_next (elements, &item) == GST_ITERATOR_OK) {
+    GstElement *element = g_value_get_object (&item);
+
+    if (g_str_equal (G_OBJECT_TYPE_NAME (element), "GstLycheeDecoder"))
+      show_decoder (element);
+    g_value_reset (&item);
+  }
+  gst_iterator_free (elements);
+  g_value_unset (&item);
+  if (self->said != NULL)
+    printf ("\n%s\n", self->said);
+  printf (self->terminal ? "" : "\n");
+  fflush (stdout);
+}
+
+static gboolean
+on_time (gpointer user_data)
+{
+  show (user_data);
+  return G_SOURCE_CONTINUE;
+}
+
+static void
+on_message (GstMessage *message, gpointer user_data)
+{
+  Monitor *self = user_data;
+  const GstStructure *structure = gst_message_get_structure (message);
+
+  if (gst_structure_has_name (structure, "lychee-progress")) {
+    gst_structure_get (structure, "tokens", G_TYPE_UINT, &self->tokens, "chunks", G_TYPE_UINT,
+        &self->chunks, "rate", G_TYPE_DOUBLE, &self->rate, "seconds", G_TYPE_DOUBLE, &self->seconds,
+        NULL);
+    self->percent = self->left = -1;
+    gst_structure_get_double (structure, "percent", &self->percent);
+    self->left = get_double (structure, "seconds-left");
+  } else if (gst_structure_has_name (structure, "lychee-behind")) {
+    gst_structure_get_uint64 (structure, "behind", &self->behind);
+  } else if (gst_structure_has_name (structure, "lychee-answer")) {
+    g_free (self->said);
+    self->said = g_strdup_printf ("%s\n%s", gst_structure_get_string (structure, "prompt"),
+        gst_structure_get_string (structure, "text"));
+  }
+}
+
+int
+main (int argc, char **argv)
+{
+  Monitor self = { .program = { .name = "lychee-monitor", .on_message = on_message },
+    .percent = -1 };
+  g_autofree char *source = NULL;
+  g_autofree char *prompt = NULL;
+  g_auto (GStrv) files = NULL;
+  double every = 1;
+  int interval = 0, audit = 16;
+  const GOptionEntry options[] = {
+    { "every", 'e', 0, G_OPTION_ARG_DOUBLE, &every, "Seconds between two looks (1)", "SECONDS" },
+    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask at the end", "TEXT" },
+    { "interval", 'i', 0, G_OPTION_ARG_INT, &interval,
+        "Minutes of transcript from one rolling summary to the next (0: none)", "MINUTES" },
+    { "audit", 'a', 0, G_OPTION_ARG_INT, &audit,
+        "Every so many tokens, measure what sparse attention missed (16; 0: never)", "N" },
+    { "source", 0, 0, G_OPTION_ARG_STRING, &source, "Instead of FILE: elements that give text",
+        "PIPELINE" },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
+    { NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr (GError) error = NULL;
+  GstElement *decoder;
+  guint n_files, timer;
+
+  g_option_context_set_summary (
+      context, "Shows what the elements do while a transcript is read and answered from.");
+  g_option_context_add_main_entries (context, options, NULL);
+  g_option_context_add_group (context, gst_init_get_option_group ());
+  if (!g_option_context_parse (context, &argc, &argv, &error)) {
+    program_fail (&self.program, "%s", error->message);
+    return 2;
+  }
+  n_files = files != NULL ? g_strv_length (files) : 0;
+  if (n_files + (source != NULL) != 1) {
+    program_fail (&self.program, "name one transcript file, or a --source");
+    return 2;
+  }
+  if (!(every >= 0.05 && every < 1e6) || interval < 0 || audit < 0) {
+    program_fail (&self.program, "--every must be 0.05 or more, the others 0 or more");
+    return 2;
+  }
+  self.terminal = isatty (STDOUT_FILENO);
+  self.begun = g_get_monotonic_time ();
+  self.program.user_data = &self;
+  if (program_open (&self.program, n_files > 0 ? files[0] : NULL, source,
+          "lycheetokenizer ! lycheechunker ! lycheeindexer ! lycheedecoder name=decoder ! fakesink "
+          "sync=false async=false")) {
+    decoder = program_get (&self.program, "decoder");
+    if (prompt != NULL)
+      g_object_set (decoder, "prompt", prompt, NULL);
+    g_object_set (decoder, "audit", audit, "interval", (guint64) interval * 60 * GST_SECOND, NULL);
+    gst_object_unref (decoder);
+    timer = g_timeout_add (every * 1000, on_time, &self);
+    program_run (&self.program);
+    g_source_remove (timer);
+    if (self.program.status != 1)
+      show (&self);
+    program_close (&self.program);
+  }
+  g_free (self.said);
+  return self.program.status;
+}

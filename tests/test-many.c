@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Many sessions over one model: each is as if it were alone, they take turns, and what each one
+ * needs is known. */
+
+#include "lychee-cache-private.h"
+#include "lychee-session.h"
+#include "tiny-model.h"
+
+#define SESSIONS 16
+#define CHUNKS 30
+
+static char *dir;
+static LycheeModel *model;
+
+typedef struct {
+  LycheeSession *session;
+  guint number;
+  gint n_read; /* atomic: chunks */
+  char *answer;
+} Live;
+
+static Live live[SESSIONS];
+static gint n_finished; /* atomic */
+static gint least;      /* chunks that the last session had read when the first had read all */
+
+static void
+read_chunk (LycheeSession *session, guint number, guint i)
+{
+  gint32 ids[12];
+  g_autoptr (LycheeChunk) chunk = NULL;
+  g_autoptr (GError) error = NULL;
+
+  for (guint j = 0; j < G_N_ELEMENTS (ids); j++)
+    ids[j] = (number * 29 + i * 37 + j * 11) % 200 + 3;
+  chunk =
+      lychee_chunk_new (ids, G_N_ELEMENTS (ids), "words", NULL, i, 1, LYCHEE_BOUNDARY_WORD, 0, i);
+  lychee_session_append (session, chunk, NULL, &error);
+  g_assert_no_error (error);
+}
+
+static char *
+ask (LycheeSession *session)
+{
+  g_autoptr (LycheeQuestion) question =
+      g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "Well?", "max-tokens", 10, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeAnswer) answer =
+      lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+
+  g_assert_no_error (error);
+  return g_strdup (lychee_answer_get_text (answer));
+}
+
+static gpointer
+run (gpointer data)
+{
+  Live *l = data;
+
+  for (guint i = 0; i < CHUNKS; i++) {
+    read_chunk (l->session, l->number, i);
+    g_atomic_int_inc (&l->n_read);
+    if (i == CHUNKS / 2)
+      g_free (ask (l->session));
+  }
+  if (g_atomic_int_add (&n_finished, 1) == 0) {
+    gint n = CHUNKS;
+
+    for (guint i = 0; i < SESSIONS; i++)
+      n = MIN (n, g_atomic_int_get (&live[i].n_read));
+    g_atomic_int_set (&least, n);
+  }
+  l->answer = ask (l->session);
+  return NULL;
+}
+
+static guint64
+get_bytes (LycheeSession *session, const char *name)
+{
+  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  guint64 n = 0;
+
+  g_assert_true (g_variant_lookup (stats, name, "t", &n));
+  return n;
+}
+
+static void
+test_many (void)
+{
+  GThread *threads[SESSIONS];
+
+  for (guint i = 0; i < SESSIONS; i++)
+    live[i] = (Live){ g_object_new (LYCHEE_TYPE_SESSION, "model", model, "budget", 200, NULL), i };
+  for (guint i = 0; i < SESSIONS; i++)
+    threads[i] = g_thread_new ("session", run, &live[i]);
+  for (guint i = 0; i < SESSIONS; i++)
+    g_thread_join (threads[i]);
+
+  /* First come, first served: none is left far behind, however the system schedules threads. */
+  g_assert_cmpint (least, >, CHUNKS / 4);
+  for (guint i = 0; i < SESSIONS; i++) {
+    g_autoptr (LycheeSession) alone =
+        g_object_new (LYCHEE_TYPE_SESSION, "model", model, "budget", 200, NULL);
+    g_autofree char *answer = NULL;
+
+    for (guint j = 0; j < CHUNKS; j++)
+      read_chunk (alone, i, j);
+    answer = ask (alone);
+    g_assert_cmpstr (live[i].answer, ==, answer);
+    g_assert_cmpuint (
+        get_bytes (live[i].session, "cache-bytes"), ==, get_bytes (alone, "cache-bytes"));
+    g_assert_cmpuint (
+        get_bytes (live[i].session, "index-bytes"), ==, get_bytes (alone, "index-bytes"));
+    g_free (live[i].answer);
+    g_object_unref (live[i].session);
+  }
+}
+
+/* Forks of one session share what it has read: together they may use little more than one, and each
+ * goes on by itself. */
+static void
+test_forks (void)
+{
+  const guint64 limit = 2000000;
+  g_autoptr (LycheeSession) session =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "reserve", 100, "max-memory", limit, NULL);
+  LycheeSession *forks[SESSIONS];
+
+  for (guint i = 0; i < 60; i++)
+    read_chunk (session, 0, i);
+  g_assert_cmpuint (get_bytes (session, "cache-bytes") * SESSIONS, >, limit);
+  for (guint i = 0; i < SESSIONS; i++) {
+    g_autoptr (GError) error = NULL;
+
+    forks[i] = lychee_session_fork (session, &error);
+    g_assert_no_error (error);
+    read_chunk (forks[i], i, 60);
+  }
+  for (guint i = 0; i < SESSIONS; i++) {
+    g_free (ask (forks[i]));
+    g_object_unref (forks[i]);
+  }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autofree char *path = NULL;
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-many-XXXXXX", NULL);
+  path = lychee_test_write_tiny_model (dir, 1, NULL);
+  model = lychee_model_new_from_file (path, NULL);
+  g_assert_nonnull (model);
+  g_test_add_func ("/many/sessions", test_many);
+  g_test_add_func ("/many/forks", test_forks);
+  result = g_test_run ();
+  g_object_unref (model);
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  return result;
+}

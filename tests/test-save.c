@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Sessions on the disk: what is loaded goes on as if nothing had been; what was cut short or
+ * altered is refused. And forks of sessions. */
+
+#include "lychee-file.h"
+#include "lychee-forward.h"
+#include "lychee-session.h"
+#include "tiny-model.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#define SECOND G_GUINT64_CONSTANT (1000000000)
+#define MUTATIONS 3000
+
+static char *dir;
+static LycheeModel *model;
+
+static LycheeModel *
+load_model (guint seed)
+{
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL;
+  LycheeModel *loaded;
+
+  tiny.seed = seed;
+  /* The id is that of the description, not of the weights. */
+  tiny.n_ff = 96 + 32 * seed;
+  path = lychee_tiny_model_write (&tiny, dir, "model.gguf");
+  loaded = lychee_model_new_from_file (path, NULL);
+  g_assert_nonnull (loaded);
+  g_unlink (path);
+  return loaded;
+}
+
+static void
+read_chunks (LycheeSession *session, guint first, guint n)
+{
+  for (guint i = first; i < first + n; i++) {
+    gint32 ids[12];
+    g_autofree char *text = g_strdup_printf ("words %u", i);
+    g_autoptr (LycheeChunk) chunk = NULL;
+    g_autoptr (GError) error = NULL;
+
+    for (guint j = 0; j < G_N_ELEMENTS (ids); j++)
+      ids[j] = (i * 37 + j * 11) % 200 + 3;
+    chunk = lychee_chunk_new (ids, G_N_ELEMENTS (ids), text, i % 3 ? "Ann" : NULL, i * SECOND,
+        i % 5 ? SECOND : LYCHEE_TIME_NONE, LYCHEE_BOUNDARY_WORD, i / 100.0, i);
+    lychee_session_append (session, chunk, NULL, &error);
+    g_assert_no_error (error);
+  }
+}
+
+static LycheeSession *
+new_session (LycheeGranularity granularity)
+{
+  return g_object_new (LYCHEE_TYPE_SESSION, "model", model, "reserve", 200, "granularity",
+      granularity, "budget", 200, "system-prompt", "Be kind.", "overflow",
+      LYCHEE_OVERFLOW_FORGET_OLDEST, "max-context", 1100, NULL);
+}
+
+/* The logits of a token that follows what the session has read. */
+static void
+assert_same_logits (LycheeSession *a, LycheeSession *b, gboolean sparse)
+{
+  g_autoptr (LycheeExecutor) executor = lychee_executor_get (1);
+  const LycheeAttentionOptions options = { .sparse = sparse, .budget = 200, .rest = TRUE };
+  LycheeSession *sessions[] = { a, b };
+  guint n_vocab = lychee_model_get_n_vocab (model);
+  g_autofree float *first = NULL;
+
+  for (guint i = 0; i < 2; i++) {
+    g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
+    g_autoptr (LycheeCache) fork = lychee_cache_fork (lychee_session_get_cache (sessions[i]), NULL);
+    const float *logits;
+    const gint32 ids[] = { 40 };
+
+    lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
+    g_assert_true (
+        lychee_forward_run (forward, fork, ids, 1, LYCHEE_OUTPUT_LAST, &logits, NULL, NULL));
+    if (i == 0)
+      first = g_memdup2 (logits, n_vocab * sizeof *logits);
+    else
+      g_assert_cmpmem (first, n_vocab * sizeof *first, logits, n_vocab * sizeof *logits);
+  }
+}
+
+static void
+assert_same (LycheeSession *a, LycheeSession *b)
+{
+  LycheeCache *cache[] = { lychee_session_get_cache (a), lychee_session_get_cache (b) };
+
+  assert_same_logits (a, b, FALSE);
+  assert_same_logits (a, b, TRUE);
+  g_assert_cmpuint (lychee_cache_get_n_chunks (cache[0]), ==, lychee_cache_get_n_chunks (cache[1]));
+  for (guint i = 0; i < lychee_cache_get_n_chunks (cache[0]); i++) {
+    guint at[2];
+    g_autoptr (LycheeChunk) one = lychee_cache_get_chunk (cache[0], i, &at[0]);
+    g_autoptr (LycheeChunk) other = lychee_cache_get_chunk (cache[1], i, &at[1]);
+
+    g_assert_cmpuint (at[0], ==, at[1]);
+    g_assert_cmpmem (one->ids, one->n_ids * 4, other->ids, other->n_ids * 4);
+    g_assert_cmpstr (one->text, ==, other->text);
+    g_assert_cmpstr (one->speaker, ==, other->speaker);
+    g_assert_cmpuint (one->pts, ==, other->pts);
+    g_assert_cmpuint (one->duration, ==, other->duration);
+    g_assert_cmpint (one->boundary, ==, other->boundary);
+    g_assert_cmpfloat (one->drift, ==, other->drift);
+  }
+}
+
+static char *
+ask (LycheeSession *session)
+{
+  g_autoptr (LycheeQuestion) question =
+      g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "Well?", "max-tokens", 20, NULL);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeAnswer) answer =
+      lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+
+  g_assert_no_error (error);
+  return g_strdup (lychee_answer_get_text (answer));
+}
+
+static char *
+save (LycheeSession *session)
+{
+  char *path = g_build_filename (dir, "session", NULL);
+  g_autoptr (GError) error = NULL;
+
+  lychee_session_save (session, path, NULL, &error);
+  g_assert_no_error (error);
+  return path;
+}
+
+/* For transcripts of many lengths, some of which have forgotten their beginning: loaded, it is the
+ * same, and stays the same while both go on. */
+static void
+test_round (gconstpointer data)
+{
+  const guint lengths[] = { 1, 18, 60, 70, 200 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (lengths); i++) {
+    g_autoptr (LycheeSession) session = new_session (GPOINTER_TO_UINT (data));
+    g_autoptr (LycheeSession) loaded = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "reserve",
+        200, "overflow", LYCHEE_OVERFLOW_FORGET_OLDEST, NULL);
+    g_autofree char *path = NULL, *one = NULL, *other = NULL;
+    g_autoptr (GError) error = NULL;
+
+    read_chunks (session, 0, lengths[i]);
+    path = save (session);
+    g_assert_true (lychee_session_load (loaded, path, NULL, &error));
+    g_assert_no_error (error);
+    /* The file may go: what is mapped stays. */
+    g_unlink (path);
+    g_object_set (loaded, "budget", 200, NULL);
+    assert_same (session, loaded);
+    one = ask (session);
+    other = ask (loaded);
+    g_assert_cmpstr (one, ==, other);
+    if (lengths[i] < 70) {
+      read_chunks (session, lengths[i], 15);
+      read_chunks (loaded, lengths[i], 15);
+      assert_same (session, loaded);
+    }
+  }
+}
+
+static void
+assert_refused (LycheeSession *session, const char *path, const char *why)
+{
+  LycheeCache *cache = lychee_session_get_cache (session);
+  guint length = lychee_cache_get_length (cache);
+  g_autoptr (GError) error = NULL;
+
+  if (lychee_session_load (session, path, NULL, &error))
+    g_error ("%s was loaded", why);
+  if (!g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_DAMAGED) &&
+      !g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_VERSION))
+    g_error ("%s: %s", why, error->message);
+  g_assert_nonnull (strstr (error->message, path));
+  g_assert_true (lychee_session_get_cache (session) == cache);
+  g_assert_cmpuint (lychee_cache_get_length (cache), ==, length);
+}
+
+static char *
+write_file (const guint8 *data, gsize size)
+{
+  char *path = g_build_filename (dir, "mutated", NULL);
+  FILE *file = g_fopen (path, "wb");
+
+  g_assert_nonnull (file);
+  g_assert_cmpuint (fwrite (data, 1, size, file), ==, size);
+  fclose (file);
+  return path;
+}
+
+static void
+write_byte (const char *path, gsize at, guint8 value)
+{
+  FILE *file = g_fopen (path, "r+b");
+
+  g_assert_nonnull (file);
+  g_assert_cmpint (fseek (file, at, SEEK_SET), ==, 0);
+  g_assert_cmpint (fputc (value, file), ==, value);
+  g_assert_cmpint (fclose (file), ==, 0);
+}
+
+/* Any byte altered, any cut, anything added: refused, and the session is as it was. */
+static void
+test_mutated (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autofree char *path = NULL, *before = NULL, *after = NULL;
+  g_autofree guint8 *data = NULL;
+  gsize size;
+
+  read_chunks (session, 0, 10);
+  read_chunks (live, 50, 5);
+  before = ask (live);
+  path = save (session);
+  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  for (guint i = 0; i < MUTATIONS; i++) {
+    g_autofree guint8 *mutated = NULL;
+    g_autofree char *file = NULL, *why = NULL;
+    gsize n = size, at = g_test_rand_int_range (0, size);
+
+    if (i % 3 == 0) /* the beginning and the end, where there is most to go wrong */
+      at = i % 2 ? at % 4096 : size - 1 - at % 2048;
+    if (i % 10 > 2) {
+      guint8 altered = data[at] ^ 1 << g_test_rand_int_range (0, 8);
+
+      why = g_strdup_printf ("altered at %zu", at);
+      write_byte (path, at, altered);
+      assert_refused (live, path, why);
+      write_byte (path, at, data[at]);
+      continue;
+    }
+    mutated = g_memdup2 (data, size);
+    if (i % 10 == 1) {
+      n = at;
+      why = g_strdup_printf ("cut to %zu bytes", n);
+    } else {
+      n = at + (size - at) / 2;
+      memmove (mutated + at, mutated + n, size - n);
+      n = at + size - n;
+      why = g_strdup_printf ("without bytes from %zu on", at);
+      if (n == size)
+        continue;
+    }
+    file = write_file (mutated, n);
+    assert_refused (live, file, why);
+  }
+  {
+    g_autofree guint8 *longer = g_malloc0 (size + 1);
+    g_autofree char *file = NULL;
+
+    memcpy (longer, data, size);
+    file = write_file (longer, size + 1);
+    assert_refused (live, file, "one byte longer");
+  }
+  after = ask (live);
+  g_assert_cmpstr (before, ==, after);
+}
+
+/* The checksums of a file set right, as somebody would who means harm. */
+static void
+set_checksums (guint8 *data, gsize size)
+{
+  guint64 table;
+  guint32 n, crc;
+
+  memcpy (&table, data + 24, 8);
+  memcpy (&n, data + 32, 4);
+  if (table > size || n > (size - table) / 32)
+    return;
+  for (guint32 i = 0; i < n; i++) {
+    guint8 *section = data + table + 32 * i;
+    guint64 from, to = table;
+
+    memcpy (&from, section + 8, 8);
+    if (i + 1 < n)
+      memcpy (&to, section + 40, 8);
+    if (from > to || to > size)
+      return;
+    crc = crc32 (0, data + from, to - from);
+    memcpy (section + 24, &crc, 4);
+  }
+  crc = crc32 (0, data + table, size - table);
+  memcpy (data + 36, &crc, 4);
+  crc = crc32 (0, data, 44);
+  memcpy (data + 44, &crc, 4);
+}
+
+/* Whatever is in a file, it is refused, or used without harm. */
+static void
+test_hostile (gconstpointer granularity)
+{
+  g_autoptr (LycheeSession) session = new_session (GPOINTER_TO_UINT (granularity));
+  g_autofree char *path = NULL;
+  g_autofree guint8 *data = NULL;
+  guint64 pages_end = 4096 + 3 * 65536;
+  guint n_loaded = 0, n_refused = 0;
+  gsize size;
+
+  read_chunks (session, 0, 40);
+  path = save (session);
+  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  g_assert_cmpuint (size, >, pages_end);
+  for (guint i = 0; i < MUTATIONS / 5; i++) {
+    g_autoptr (LycheeSession) loaded = lychee_session_new (model);
+    g_autofree guint8 *mutated = g_memdup2 (data, size);
+    g_autofree char *file = NULL;
+
+    for (gint n = g_test_rand_int_range (1, 4); n > 0; n--) {
+      /* Behind the pages, where any value is as good as another. */
+      gsize at = g_test_rand_int_range (pages_end, size);
+
+      mutated[at] = g_test_rand_bit () ? g_test_rand_int () : mutated[at] ^ 0x80;
+    }
+    set_checksums (mutated, size);
+    file = write_file (mutated, size);
+    if (lychee_session_load (loaded, file, NULL, NULL)) {
+      g_autoptr (LycheeQuestion) question =
+          g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "?", "max-tokens", 2, NULL);
+      g_autoptr (LycheeAnswer) answer = NULL;
+
+      n_loaded++;
+      if (i % 8 > 0)
+        continue;
+      g_object_set (loaded, "budget", 100, NULL);
+      answer = lychee_session_ask (loaded, question, NULL, NULL, NULL, NULL);
+      lychee_session_truncate (loaded, 20 * SECOND);
+    } else {
+      n_refused++;
+    }
+  }
+  g_assert_cmpuint (n_loaded, >, 0);
+  g_assert_cmpuint (n_refused, >, 0);
+}
+
+static void
+test_errors (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autoptr (LycheeModel) other_model = load_model (2);
+  g_autoptr (LycheeSession) other = lychee_session_new (other_model);
+  g_autoptr (LycheeSession) small =
+      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-memory", (guint64) 70000, NULL);
+  g_autofree char *path = NULL, *again = NULL;
+  g_autofree char *missing = g_build_filename (dir, "no", "such", NULL);
+  g_autofree char *text = g_build_filename (dir, "text", NULL);
+  g_autoptr (GCancellable) cancelled = g_cancellable_new ();
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (lychee_session_save (session, text, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY);
+  g_clear_error (&error);
+  read_chunks (session, 0, 40);
+  g_assert_false (lychee_session_save (session, missing, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_WRITE);
+  g_clear_error (&error);
+  g_assert_false (lychee_session_load (session, missing, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_READ);
+  g_clear_error (&error);
+  g_assert_false (lychee_session_load (session, dir, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_READ);
+  g_clear_error (&error);
+  g_assert_true (g_file_set_contents (text, "Words, words, words.", -1, NULL));
+  assert_refused (session, text, "a text");
+  g_assert_true (g_file_set_contents (text, "", -1, NULL));
+  assert_refused (session, text, "an empty file");
+
+  path = save (session);
+  g_assert_false (lychee_session_load (other, path, NULL, &error));
+  g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_MODEL);
+  g_clear_error (&error);
+  g_assert_false (lychee_session_load (small, path, NULL, &error));
+  g_assert_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY);
+  g_clear_error (&error);
+  /* Cancelled, it leaves what was there, and nothing else. */
+  g_cancellable_cancel (cancelled);
+  read_chunks (session, 40, 1);
+  g_assert_false (lychee_session_save (session, path, cancelled, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_clear_error (&error);
+  g_assert_false (lychee_session_load (session, path, cancelled, &error));
+  g_assert_error (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_clear_error (&error);
+  g_assert_true (lychee_session_load (session, path, NULL, NULL));
+  g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, 40);
+  /* Over the file that is mapped. */
+  read_chunks (session, 40, 5);
+  again = save (session);
+  g_assert_true (lychee_session_load (session, again, NULL, NULL));
+  g_assert_cmpuint (lychee_cache_get_n_chunks (lychee_session_get_cache (session)), ==, 45);
+  {
+    g_autoptr (GDir) listing = g_dir_open (dir, 0, NULL);
+    const char *name;
+
+    while ((name = g_dir_read_name (listing)))
+      g_assert_true (g_str_equal (name, "session") || g_str_equal (name, "text") ||
+                     g_str_equal (name, "mutated"));
+  }
+}
+
+static gpointer
+save_often (gpointer data)
+{
+  for (guint i = 0; i < 10; i++)
+    g_free (save (data));
+  return NULL;
+}
+
+/* A session may be saved while it reads and answers. */
+static void
+test_busy (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN), loaded = NULL;
+  g_autofree char *path = NULL;
+  GThread *thread;
+
+  read_chunks (session, 0, 1);
+  thread = g_thread_new ("save", save_often, session);
+  read_chunks (session, 1, 60);
+  g_free (ask (session));
+  g_thread_join (thread);
+  path = g_build_filename (dir, "session", NULL);
+  loaded = lychee_session_new (model);
+  g_assert_true (lychee_session_load (loaded, path, NULL, NULL));
+  g_free (ask (loaded));
+}
+
+/* A fork has what was read, shares it, and goes its own way. */
+static void
+test_fork (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN), fork = NULL;
+  g_autoptr (LycheeSession) straight = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autoptr (LycheeSession) aside = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autofree char *prompt = NULL;
+  guint budget;
+
+  read_chunks (session, 0, 40);
+  fork = lychee_session_fork (session, NULL);
+  assert_same (session, fork);
+  g_object_get (fork, "system-prompt", &prompt, "budget", &budget, NULL);
+  g_assert_cmpstr (prompt, ==, "Be kind.");
+  g_assert_cmpuint (budget, ==, 200);
+  read_chunks (session, 40, 10);
+  read_chunks (fork, 60, 10);
+  read_chunks (straight, 0, 50);
+  read_chunks (aside, 0, 40);
+  read_chunks (aside, 60, 10);
+  assert_same (session, straight);
+  assert_same (fork, aside);
+}
+
+int
+main (int argc, char **argv)
+{
+  int result;
+
+  g_test_init (&argc, &argv, NULL);
+  dir = g_dir_make_tmp ("lychee-save-XXXXXX", NULL);
+  model = load_model (1);
+  g_test_add_data_func (
+      "/save/round/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_round);
+  g_test_add_data_func (
+      "/save/round/chunk", GUINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK), test_round);
+  g_test_add_func ("/save/mutated", test_mutated);
+  g_test_add_data_func (
+      "/save/hostile/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_hostile);
+  g_test_add_data_func (
+      "/save/hostile/chunk", GUINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK), test_hostile);
+  g_test_add_func ("/save/errors", test_errors);
+  g_test_add_func ("/save/busy", test_busy);
+  g_test_add_func ("/save/fork", test_fork);
+  result = g_test_run ();
+  g_object_unref (model);
+  lychee_test_remove_dir (dir);
+  g_free (dir);
+  return result;
+}
