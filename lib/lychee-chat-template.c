@@ -9,19 +9,6 @@
  * v7, each with a SentencePiece or a "tekken" vocabulary). tests/test-chat-template.c has what
  * those render. */
 
-G_DEFINE_ENUM_TYPE (LycheeChatFormat, lychee_chat_format,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_UNKNOWN, "unknown"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PLAIN, "plain"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_CHATML, "chatml"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA2, "llama2"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA3, "llama3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GEMMA, "gemma"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_MISTRAL, "mistral"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_QWEN3, "qwen3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI3, "phi3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI4, "phi4"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GRANITE, "granite"))
-
 /**
  * lychee_chat_format_detect:
  * @template_source: (nullable): Jinja source, as in a GGUF's `tokenizer.chat_template`

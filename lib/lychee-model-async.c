@@ -46,7 +46,7 @@ lychee_model_new_async (
 /**
  * lychee_model_new_finish: (constructor)
  * @result: what the callback was given
- * @error: return location for a %LYCHEE_MODEL_ERROR or %LYCHEE_TOKENIZER_ERROR
+ * @error: return location for a %LYCHEE_MODEL_ERROR
  *
  * Ends [func@Model.new_async].
  *

@@ -4,7 +4,7 @@
 #include "lychee-architecture.h"
 #include "lychee-cache-private.h"
 #include "lychee-gguf.h"
-#include "lychee-model.h"
+#include "lychee-model-tokenizer.h"
 
 #include <ggml.h>
 

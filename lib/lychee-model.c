@@ -287,14 +287,6 @@ lychee_model_get_chat_template (LycheeModel *model)
   return model->chat_template;
 }
 
-/**
- * lychee_model_get_tokenizer: (skip)
- * @model: a model
- *
- * The model's tokenizer.
- *
- * Returns: (transfer none): a tokenizer
- */
 LycheeTokenizer *
 lychee_model_get_tokenizer (LycheeModel *model)
 {

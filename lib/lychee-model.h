@@ -4,7 +4,6 @@
 #include <gio/gio.h>
 
 #include "lychee-types.h"
-#include "lychee-tokenizer.h"
 
 G_BEGIN_DECLS
 
@@ -53,7 +52,6 @@ LYCHEE_API const char *lychee_model_get_path (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_name (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_architecture (LycheeModel *model);
 LYCHEE_API const char *lychee_model_get_chat_template (LycheeModel *model);
-LYCHEE_API LycheeTokenizer *lychee_model_get_tokenizer (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_layers (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_heads (LycheeModel *model);
 LYCHEE_API guint lychee_model_get_n_kv_heads (LycheeModel *model);

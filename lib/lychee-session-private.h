@@ -3,7 +3,9 @@
 
 #include "lychee-backend.h"
 #include "lychee-cache-private.h"
+#include "lychee-chat-template.h"
 #include "lychee-memory.h"
+#include "lychee-model-tokenizer.h"
 #include "lychee-session.h"
 
 G_BEGIN_DECLS

@@ -5,7 +5,6 @@
 
 #include "lychee-answer.h"
 #include "lychee-cache.h"
-#include "lychee-chat-template.h"
 #include "lychee-enums.h"
 #include "lychee-model.h"
 #include "lychee-question.h"

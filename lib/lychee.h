@@ -2,17 +2,12 @@
 #pragma once
 
 /* All public headers of Lychee. */
-#include "lychee-types.h"
 #include "lychee-answer.h"
 #include "lychee-cache.h"
-#include "lychee-chat-template.h"
-#include "lychee-chunker.h"
 #include "lychee-enums.h"
-#include "lychee-hygiene.h"
 #include "lychee-model.h"
 #include "lychee-question.h"
 #include "lychee-sampler.h"
 #include "lychee-session.h"
-#include "lychee-text-join.h"
-#include "lychee-tokenizer.h"
-#include "lychee-transcript-parser.h"
+#include "lychee-types.h"
+#include "lychee-version.h"

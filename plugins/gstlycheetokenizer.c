@@ -42,6 +42,7 @@
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
+#include "lychee-model-tokenizer.h"
 #include "lychee-text-join.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_tokenizer_debug);

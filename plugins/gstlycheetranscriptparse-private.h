@@ -3,7 +3,7 @@
 
 #include "gstlycheetranscriptparse.h"
 
-#include "lychee.h"
+#include "lychee-hygiene.h"
 
 G_BEGIN_DECLS
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "gstlycheetranscriptparse.h"
 
-#include "lychee.h"
+#include "lychee-transcript-parser.h"
 
 /* Finds transcripts that no other typefinder knows: the JSON of recognisers, plain text in which
  * people speak by turns, subtitles of a legacy encoding or UTF-16, and damaged ones. Text in which

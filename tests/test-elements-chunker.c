@@ -3,6 +3,7 @@
 /* lycheechunker: ids go through unchanged, cut into chunks that have the right times, and nothing
  * stays open when the stream has no more to say. */
 
+#include "lychee-model-tokenizer.h"
 #include "test-elements-common.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
 /* lycheetokenizer: what comes in as text, in any pieces, comes out as the ids of the whole, each
  * with the time of its own cue. */
 
+#include "lychee-model-tokenizer.h"
 #include "test-elements-common.h"
 
 #include <string.h>

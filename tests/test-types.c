@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-index.h"
 #include "lychee-session.h"
+#include "lychee-tokenizer.h"
 #include "lychee-types.h"
 
 #include <math.h>

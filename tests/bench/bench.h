@@ -3,7 +3,7 @@
 
 #include "lychee-chunker.h"
 #include "lychee-forward.h"
-#include "lychee-model.h"
+#include "lychee-model-tokenizer.h"
 
 G_BEGIN_DECLS
 
