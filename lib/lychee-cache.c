@@ -11,15 +11,9 @@
  * questions are asked while a transcript is still being read.
  */
 
-#include "lychee-cache-private.h"
+#include "lychee-cache-object.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
-#define HUGE_PAGE ((gsize) 2 << 20)
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
@@ -37,214 +31,22 @@ G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
     G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
     G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
 
-/* What all forks of one cache have taken together: the limit holds for the family. */
-typedef struct {
-  gatomicrefcount refs;
-  guint64 max_bytes;
-  GMutex lock;
-  guint64 bytes;       /* of pages */
-  guint64 index_bytes; /* of the indexes of the cache that grows */
-} Budget;
-
-/* Full pages are shared between forks and never written again. */
-typedef struct {
-  gatomicrefcount refs;
-  Budget *budget;
-  gsize bytes;
-  guint16 *data;
-  LycheeFile *file; /* that the data lies in, or NULL */
-  GSList *peers;    /* of LycheePeer; usually none or one */
-} Page;
-
-typedef struct {
-  LycheeChunk *chunk;
-  guint position;
-} Entry;
-
-struct _LycheeCache {
-  GObject parent_instance;
-
-  guint n_layers;
-  guint n_kv_heads;
-  guint head_dim;
-  guint max_tokens;
-  guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
-  guint rope_context;
-  Budget *budget;
-
-  gint length; /* atomic: readers see rows below it complete */
-  /* Rows @head .. @head + @skip - 1 were forgotten; of the appending thread, as the length is. */
-  guint head;
-  guint skip;
-  guint origin;                    /* position of row 0 */
-  guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
-  GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
-
-  GMutex lock;           /* pages, n_pages and entries, against fork */
-  Page **pages;          /* [max_pages] */
-  const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
-  guint n_pages;
-  GArray *entries; /* of Entry, ascending */
-
-  GMutex index_lock; /* taken before lock */
-  LycheeCacheIndexing indexing;
-  LycheeIndex **indexes; /* [layer][kv-head], NULL: none */
-};
-
 G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
 
-static Budget *
-budget_ref (Budget *budget)
-{
-  g_atomic_ref_count_inc (&budget->refs);
-  return budget;
-}
-
-static void
-budget_unref (Budget *budget)
-{
-  if (g_atomic_ref_count_dec (&budget->refs)) {
-    g_mutex_clear (&budget->lock);
-    g_free (budget);
-  }
-}
-
-static gboolean
-budget_take (Budget *budget, gsize bytes, GError **error)
-{
-  guint64 taken;
-  gboolean fits;
-
-  g_mutex_lock (&budget->lock);
-  taken = budget->bytes + budget->index_bytes;
-  fits = budget->max_bytes == 0 || bytes <= budget->max_bytes - MIN (budget->max_bytes, taken);
-  if (fits)
-    budget->bytes += bytes;
-  else
-    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
-        "The KV cache needs %.1f MB more, and %.1f of the %.1f MB that it may use are taken: raise "
-        "max-memory or read less",
-        bytes / 1e6, taken / 1e6, budget->max_bytes / 1e6);
-  g_mutex_unlock (&budget->lock);
-  return fits;
-}
-
-static void
-budget_give (Budget *budget, gsize bytes)
-{
-  g_mutex_lock (&budget->lock);
-  budget->bytes -= bytes;
-  g_mutex_unlock (&budget->lock);
-}
-
-static gsize
-page_size (LycheeCache *cache)
-{
-  return lychee_cache_get_token_bytes (cache) * LYCHEE_CACHE_PAGE_TOKENS;
-}
-
-static Page *
-page_new (LycheeCache *cache, GError **error)
-{
-  gsize bytes = page_size (cache), allocated = bytes;
-  void *data = NULL;
-  Page *page;
-
-  if (!budget_take (cache->budget, bytes, error))
-    return NULL;
-  /* Rows are read here and there: in huge pages, to the last one, there are far fewer TLB misses.
-   * Where that would add more than an eighth, the last rows go without. */
-  if (-bytes % HUGE_PAGE <= bytes / 8)
-    allocated += -bytes % HUGE_PAGE;
-  if (posix_memalign (&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, allocated) != 0) {
-    budget_give (cache->budget, bytes);
-    g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
-        "The system has no memory for %.1f MB more of KV cache", bytes / 1e6);
-    return NULL;
-  }
-#ifdef MADV_HUGEPAGE
-  if (bytes >= HUGE_PAGE)
-    madvise (data, allocated, MADV_HUGEPAGE);
-#endif
-  page = g_new0 (Page, 1);
-  g_atomic_ref_count_init (&page->refs);
-  page->budget = budget_ref (cache->budget);
-  page->bytes = bytes;
-  page->data = data;
-  page->file = NULL;
-  return page;
-}
-
-/* A page whose data is in a file. It counts as memory, which it takes once it is read. */
-static Page *
-page_new_in_file (LycheeCache *cache, LycheeFile *file, gpointer data, GError **error)
-{
-  Page *page;
-
-  if (!budget_take (cache->budget, page_size (cache), error))
-    return NULL;
-  page = g_new (Page, 1);
-  *page = (Page){ .budget = budget_ref (cache->budget),
-    .bytes = page_size (cache),
-    .data = data,
-    .file = lychee_file_ref (file) };
-  g_atomic_ref_count_init (&page->refs);
-  return page;
-}
-
-static void
-page_unref (Page *page)
-{
-  if (g_atomic_ref_count_dec (&page->refs)) {
-    budget_give (page->budget, page->bytes);
-    budget_unref (page->budget);
-    for (GSList *l = page->peers; l; l = l->next) {
-      LycheePeer *peer = l->data;
-
-      if (peer->data)
-        peer->free (peer->owner, peer->data);
-      g_free (peer);
-    }
-    g_slist_free (page->peers);
-    if (page->file)
-      lychee_file_unref (page->file);
-    else
-      free (page->data);
-    g_free (page);
-  }
-}
-
-/* Devices have at most @n rows of it that are still right. */
-static void
-page_limit_peers (Page *page, guint n)
-{
-  for (GSList *l = page->peers; l; l = l->next) {
-    LycheePeer *peer = l->data;
-
-    peer->rows = MIN (peer->rows, n);
-  }
-}
-
-/* Elements of one head's keys (or values) in a page. */
-static gsize
-head_size (LycheeCache *cache)
-{
-  return (gsize) LYCHEE_CACHE_PAGE_TOKENS * cache->head_dim;
-}
-
-static void
-put_page (LycheeCache *cache, guint at, Page *page)
+void
+lychee_cache_put_page (LycheeCache *cache, guint at, LycheeCachePage *page)
 {
   guint n = cache->n_layers * cache->n_kv_heads;
 
   cache->pages[at] = page;
   for (guint i = 0; i < n; i++)
-    cache->table[(gsize) i * cache->max_pages + at] = page->data + i * 2 * head_size (cache);
+    cache->table[(gsize) i * cache->max_pages + at] =
+        page->data + i * 2 * lychee_cache_head_size (cache);
 }
 
 /* Makes room for @n pages in the tables. With the lock, or before anyone else has the cache. */
-static void
-grow_tables (LycheeCache *cache, guint n)
+void
+lychee_cache_grow_tables (LycheeCache *cache, guint n)
 {
   guint heads = cache->n_layers * cache->n_kv_heads, old = cache->max_pages;
   const guint16 **table;
@@ -252,7 +54,7 @@ grow_tables (LycheeCache *cache, guint n)
   if (n <= old)
     return;
   cache->max_pages = MAX (n, old + old / 2);
-  cache->pages = g_renew (Page *, cache->pages, cache->max_pages);
+  cache->pages = g_renew (LycheeCachePage *, cache->pages, cache->max_pages);
   memset (cache->pages + old, 0, (cache->max_pages - old) * sizeof *cache->pages);
   table = g_new0 (const guint16 *, (gsize) heads * cache->max_pages);
   for (guint i = 0; i < heads; i++)
@@ -270,13 +72,7 @@ drop_page (LycheeCache *cache, guint at)
 
   for (guint i = 0; i < heads; i++)
     cache->table[(gsize) i * cache->max_pages + at] = NULL;
-  g_clear_pointer (&cache->pages[at], page_unref);
-}
-
-static void
-entry_clear (gpointer data)
-{
-  lychee_chunk_unref (((Entry *) data)->chunk);
+  g_clear_pointer (&cache->pages[at], lychee_cache_page_unref);
 }
 
 static void
@@ -284,8 +80,8 @@ lychee_cache_init (LycheeCache *cache)
 {
   g_mutex_init (&cache->lock);
   g_mutex_init (&cache->index_lock);
-  cache->entries = g_array_new (FALSE, FALSE, sizeof (Entry));
-  g_array_set_clear_func (cache->entries, entry_clear);
+  cache->entries = g_array_new (FALSE, FALSE, sizeof (LycheeCacheEntry));
+  g_array_set_clear_func (cache->entries, lychee_cache_entry_clear);
   cache->start = g_array_new (FALSE, FALSE, sizeof (gint32));
 }
 
@@ -299,12 +95,12 @@ lychee_cache_finalize (GObject *object)
   g_free (cache->indexes);
   g_free ((gpointer) cache->indexing.local);
   for (guint i = 0; i < cache->n_pages; i++)
-    g_clear_pointer (&cache->pages[i], page_unref);
+    g_clear_pointer (&cache->pages[i], lychee_cache_page_unref);
   g_free (cache->pages);
   g_free (cache->table);
   g_array_unref (cache->entries);
   g_array_unref (cache->start);
-  budget_unref (cache->budget);
+  lychee_cache_budget_unref (cache->budget);
   g_mutex_clear (&cache->lock);
   g_mutex_clear (&cache->index_lock);
   G_OBJECT_CLASS (lychee_cache_parent_class)->finalize (object);
@@ -317,7 +113,8 @@ lychee_cache_class_init (LycheeCacheClass *klass)
 }
 
 static LycheeCache *
-cache_new (guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, Budget *budget)
+cache_new (
+    guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, LycheeCacheBudget *budget)
 {
   LycheeCache *cache = g_object_new (LYCHEE_TYPE_CACHE, NULL);
 
@@ -325,9 +122,9 @@ cache_new (guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, B
   cache->n_kv_heads = n_kv_heads;
   cache->head_dim = head_dim;
   cache->max_tokens = max_tokens;
-  cache->max_pages = (max_tokens + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  cache->max_pages = (max_tokens + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   cache->budget = budget;
-  cache->pages = g_new0 (Page *, cache->max_pages);
+  cache->pages = g_new0 (LycheeCachePage *, cache->max_pages);
   cache->table = g_new0 (const guint16 *, (gsize) n_layers *n_kv_heads * cache->max_pages);
   return cache;
 }
@@ -348,12 +145,12 @@ LycheeCache *
 lychee_cache_new (
     guint n_layers, guint n_kv_heads, guint head_dim, guint max_tokens, guint64 max_bytes)
 {
-  Budget *budget;
+  LycheeCacheBudget *budget;
 
   g_return_val_if_fail (n_layers > 0 && n_kv_heads > 0 && head_dim > 0, NULL);
   g_return_val_if_fail (max_tokens > 0 && max_tokens <= 1u << 24, NULL);
 
-  budget = g_new0 (Budget, 1);
+  budget = g_new0 (LycheeCacheBudget, 1);
   g_atomic_ref_count_init (&budget->refs);
   g_mutex_init (&budget->lock);
   budget->max_bytes = max_bytes;
@@ -483,7 +280,7 @@ lychee_cache_get_bytes (LycheeCache *cache)
   guint64 bytes;
 
   g_mutex_lock (&cache->lock);
-  bytes = (guint64) count_pages (cache) * page_size (cache);
+  bytes = (guint64) count_pages (cache) * lychee_cache_page_size (cache);
   g_mutex_unlock (&cache->lock);
   return bytes;
 }
@@ -495,9 +292,10 @@ lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
   guint n_pages;
 
   g_mutex_lock (&cache->lock);
-  n_pages = (lychee_cache_get_length (cache) + n + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  n_pages =
+      (lychee_cache_get_length (cache) + n + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   bytes = count_pages (cache) + (n_pages > cache->n_pages ? n_pages - cache->n_pages : 0);
-  bytes *= page_size (cache);
+  bytes *= lychee_cache_page_size (cache);
   g_mutex_unlock (&cache->lock);
   g_mutex_lock (&cache->budget->lock);
   cache->budget->index_bytes = index_bytes;
@@ -532,17 +330,6 @@ lychee_cache_get_token_bytes (LycheeCache *cache)
   return (gsize) cache->n_layers * cache->n_kv_heads * 2 * cache->head_dim * sizeof (guint16);
 }
 
-/* Copies the first @n tokens of a page. */
-static void
-page_copy_rows (LycheeCache *cache, const Page *from, Page *to, guint n)
-{
-  guint parts = cache->n_layers * cache->n_kv_heads * 2;
-
-  for (guint i = 0; i < parts; i++)
-    memcpy (to->data + i * head_size (cache), from->data + i * head_size (cache),
-        (gsize) n * cache->head_dim * sizeof (guint16));
-}
-
 /**
  * lychee_cache_fork:
  * @error: return location for a %LYCHEE_CACHE_ERROR
@@ -556,18 +343,18 @@ LycheeCache *
 lychee_cache_fork (LycheeCache *cache, GError **error)
 {
   LycheeCache *fork = cache_new (cache->n_layers, cache->n_kv_heads, cache->head_dim,
-      cache->max_tokens, budget_ref (cache->budget));
+      cache->max_tokens, lychee_cache_budget_ref (cache->budget));
   guint length, n_full, n_open;
 
   fork->rope_context = cache->rope_context;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
-  grow_tables (fork, cache->n_pages);
+  lychee_cache_grow_tables (fork, cache->n_pages);
   length = lychee_cache_get_length (cache);
   n_full = length >> LYCHEE_CACHE_PAGE_SHIFT;
-  n_open = length & PAGE_MASK;
+  n_open = length & LYCHEE_CACHE_PAGE_MASK;
   if (n_open > 0) {
-    Page *open = page_new (fork, error);
+    LycheeCachePage *open = lychee_cache_page_new (fork, error);
 
     if (!open) {
       g_mutex_unlock (&cache->lock);
@@ -575,14 +362,14 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       g_object_unref (fork);
       return NULL;
     }
-    page_copy_rows (cache, cache->pages[n_full], open, n_open);
-    put_page (fork, n_full, open);
+    lychee_cache_page_copy_rows (cache, cache->pages[n_full], open, n_open);
+    lychee_cache_put_page (fork, n_full, open);
   }
   for (guint i = 0; i < n_full; i++) {
     if (!cache->pages[i])
       continue;
     g_atomic_ref_count_inc (&cache->pages[i]->refs);
-    put_page (fork, i, cache->pages[i]);
+    lychee_cache_put_page (fork, i, cache->pages[i]);
   }
   fork->head = cache->head;
   fork->skip = cache->skip;
@@ -591,7 +378,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
   g_array_append_vals (fork->start, cache->start->data, cache->start->len);
   fork->n_pages = n_full + (n_open > 0);
   for (guint i = 0; i < cache->entries->len; i++) {
-    Entry entry = g_array_index (cache->entries, Entry, i);
+    LycheeCacheEntry entry = g_array_index (cache->entries, LycheeCacheEntry, i);
 
     lychee_chunk_ref (entry.chunk);
     g_array_append_val (fork->entries, entry);
@@ -638,13 +425,13 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
 
   g_mutex_lock (&cache->lock);
   n_before = cache->n_pages;
-  n_after = (length + n + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
-  grow_tables (cache, n_after);
+  n_after = (length + n + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  lychee_cache_grow_tables (cache, n_after);
   while (ok && cache->n_pages < n_after) {
-    Page *page = page_new (cache, error);
+    LycheeCachePage *page = lychee_cache_page_new (cache, error);
 
     if (page)
-      put_page (cache, cache->n_pages++, page);
+      lychee_cache_put_page (cache, cache->n_pages++, page);
     else
       ok = FALSE;
   }
@@ -672,61 +459,22 @@ lychee_cache_commit (LycheeCache *cache, guint n)
   g_atomic_int_set (&cache->length, length);
 }
 
-/* What was indexed and is now inside the window comes out again. */
-static void
-truncate_indexes (LycheeCache *cache, guint length)
-{
-  guint end = length > cache->indexing.window ? length - cache->indexing.window : 0;
-
-  for (guint layer = 0; layer < cache->n_layers; layer++)
-    for (guint head = 0; head < cache->n_kv_heads; head++) {
-      LycheeIndex *index = lychee_cache_get_index (cache, layer, head);
-      LycheeRows rows;
-
-      if (!index)
-        continue;
-      lychee_cache_get_rows (cache, layer, head, &rows);
-      if (lychee_index_get_end (index) > end)
-        lychee_index_truncate (index, &rows, end);
-    }
-}
-
 /* Gives the cache a copy of its own of a page that it shares, with the first @n rows. With the
  * lock. */
 static gboolean
 own_page (LycheeCache *cache, guint at, guint n, GError **error)
 {
-  Page *page = cache->pages[at], *own;
+  LycheeCachePage *page = cache->pages[at], *own;
 
   if (g_atomic_ref_count_compare (&page->refs, 1))
     return TRUE;
-  own = page_new (cache, error);
+  own = lychee_cache_page_new (cache, error);
   if (!own)
     return FALSE;
-  page_copy_rows (cache, page, own, n);
-  put_page (cache, at, own);
-  page_unref (page);
+  lychee_cache_page_copy_rows (cache, page, own, n);
+  lychee_cache_put_page (cache, at, own);
+  lychee_cache_page_unref (page);
   return TRUE;
-}
-
-/* Forgets the chunks that have tokens in begin .. end - 1. With the lock. */
-static void
-forget_chunks (LycheeCache *cache, guint begin, guint end)
-{
-  guint first = 0, last;
-
-  while (first < cache->entries->len) {
-    Entry *entry = &g_array_index (cache->entries, Entry, first);
-
-    if (entry->position + entry->chunk->n_ids > begin)
-      break;
-    first++;
-  }
-  for (last = first; last < cache->entries->len; last++)
-    if (g_array_index (cache->entries, Entry, last).position >= end)
-      break;
-  if (last > first)
-    g_array_remove_range (cache->entries, first, last - first);
 }
 
 /**
@@ -751,153 +499,25 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     cache->head = cache->skip = 0;
   else if (cache->skip > 0)
     length = MAX (length, cache->head + cache->skip);
-  n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  n_pages = (length + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   /* The page becomes the open one again, which is written to. */
-  if ((length & PAGE_MASK) != 0 && cache->pages[n_pages - 1] &&
-      !own_page (cache, n_pages - 1, length & PAGE_MASK, NULL)) {
+  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0 && cache->pages[n_pages - 1] &&
+      !own_page (cache, n_pages - 1, length & LYCHEE_CACHE_PAGE_MASK, NULL)) {
     n_pages--;
     length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
   }
   g_atomic_int_set (&cache->length, length);
-  if ((length & PAGE_MASK) != 0 && cache->pages[n_pages - 1])
-    page_limit_peers (cache->pages[n_pages - 1], length & PAGE_MASK);
+  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0 && cache->pages[n_pages - 1])
+    lychee_cache_page_limit_peers (cache->pages[n_pages - 1], length & LYCHEE_CACHE_PAGE_MASK);
   if (cache->indexes)
-    truncate_indexes (cache, length);
+    lychee_cache_truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
     drop_page (cache, --cache->n_pages);
-  forget_chunks (cache, length, G_MAXUINT);
+  lychee_cache_forget_chunks (cache, length, G_MAXUINT);
   if (length == 0)
     g_array_set_size (cache->start, 0);
   g_mutex_unlock (&cache->lock);
   g_mutex_unlock (&cache->index_lock);
-}
-
-static void
-get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params)
-{
-  *params = (LycheeIndexParams){
-    .granularity = cache->indexing.granularity,
-    .head_dim = cache->head_dim,
-    .scale = cache->indexing.scale > 0 ? cache->indexing.scale : 1 / sqrtf (cache->head_dim),
-    .seed = i,
-  };
-}
-
-gboolean
-lychee_cache_save (
-    LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error)
-{
-  guint length = lychee_cache_get_length (cache), heads = cache->n_layers * cache->n_kv_heads;
-  gsize row = cache->head_dim * sizeof (guint16);
-  g_autofree guint16 *last = NULL;
-
-  for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++) {
-    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
-    const guint16 *data;
-
-    if (g_cancellable_set_error_if_cancelled (cancellable, error))
-      return FALSE;
-    if (!cache->pages[at])
-      continue;
-    data = cache->pages[at]->data;
-    if (n < LYCHEE_CACHE_PAGE_TOKENS) {
-      /* What is behind the last row was never written. */
-      last = g_malloc0 (page_size (cache));
-      for (guint i = 0; i < heads * 2; i++)
-        memcpy (last + i * head_size (cache), data + i * head_size (cache), n * row);
-      data = last;
-    }
-    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_PAGE, at);
-    if (!lychee_file_writer_write (writer, data, page_size (cache), error) ||
-        !lychee_file_writer_end (writer, error))
-      return FALSE;
-  }
-  for (guint i = 0; cache->indexes && i < heads; i++) {
-    g_autoptr (GByteArray) bytes = NULL;
-
-    if (!cache->indexes[i])
-      continue;
-    bytes = g_byte_array_new ();
-    lychee_index_write (cache->indexes[i], bytes);
-    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_INDEX, i);
-    if (!lychee_file_writer_write (writer, bytes->data, bytes->len, error) ||
-        !lychee_file_writer_end (writer, error))
-      return FALSE;
-  }
-  return TRUE;
-}
-
-static gboolean
-set_damaged (GError **error)
-{
-  g_set_error_literal (error, LYCHEE_FILE_ERROR, LYCHEE_FILE_ERROR_DAMAGED,
-      "The file cannot be used: what is in it does not fit together");
-  return FALSE;
-}
-
-/* Whether every row of an index is one of a page. */
-static gboolean
-covers (LycheeCache *cache, LycheeIndex *index)
-{
-  guint begin = lychee_index_get_begin (index), end = lychee_index_get_end (index);
-  guint first = cache->skip > 0 ? cache->head + cache->skip : 0;
-
-  return begin == end || (begin >= first && end <= (guint) cache->length);
-}
-
-gboolean
-lychee_cache_load (
-    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error)
-{
-  guint heads = cache->n_layers * cache->n_kv_heads;
-  guint n_pages = (length + PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
-
-  g_return_val_if_fail (lychee_cache_get_length (cache) == 0, FALSE);
-
-  if (length > 1u << 30 || skip > length || head > length - skip || (skip == 0 && head > 0) ||
-      length - skip > cache->max_tokens)
-    return set_damaged (error);
-  g_mutex_lock (&cache->lock);
-  grow_tables (cache, n_pages);
-  g_mutex_unlock (&cache->lock);
-  cache->head = head;
-  cache->skip = skip;
-  for (guint at = 0; at < n_pages; at++) {
-    guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
-    gsize size;
-    gpointer data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
-    Page *page;
-
-    cache->n_pages = at + 1;
-    if (!data && first >= head && end <= head + skip) /* forgotten */
-      continue;
-    if (!data || size != page_size (cache))
-      return set_damaged (error);
-    page = page_new_in_file (cache, file, data, error);
-    if (!page)
-      return FALSE;
-    put_page (cache, at, page);
-  }
-  g_atomic_int_set (&cache->length, length);
-  for (guint i = 0; cache->indexes && i < heads; i++) {
-    LycheeIndexParams params;
-    LycheeIndex *index;
-    gconstpointer data;
-    gsize size;
-
-    if (!cache->indexes[i])
-      continue;
-    data = lychee_file_get (file, LYCHEE_CACHE_FILE_INDEX, i, &size);
-    get_index_params (cache, i, &params);
-    index = data ? lychee_index_read (&params, data, size) : NULL;
-    if (!index || !covers (cache, index)) {
-      lychee_index_free (index);
-      return set_damaged (error);
-    }
-    lychee_index_free (cache->indexes[i]);
-    cache->indexes[i] = index;
-  }
-  return TRUE;
 }
 
 void
@@ -940,8 +560,8 @@ static void
 put_start (LycheeCache *cache, LycheeCache *start)
 {
   for (guint at = 0; at < start->n_pages; at++) {
-    page_limit_peers (cache->pages[at], 0);
-    page_copy_rows (cache, start->pages[at], cache->pages[at],
+    lychee_cache_page_limit_peers (cache->pages[at], 0);
+    lychee_cache_page_copy_rows (cache, start->pages[at], cache->pages[at],
         MIN (LYCHEE_CACHE_PAGE_TOKENS, start->length - at * LYCHEE_CACHE_PAGE_TOKENS));
   }
 }
@@ -976,74 +596,11 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
     for (guint at = start->n_pages; (at + 1) << LYCHEE_CACHE_PAGE_SHIFT <= end; at++)
       if (cache->pages[at])
         drop_page (cache, at);
-    forget_chunks (cache, head, end);
+    lychee_cache_forget_chunks (cache, head, end);
   }
   g_mutex_unlock (&cache->lock);
   g_mutex_unlock (&cache->index_lock);
   return ok;
-}
-
-/**
- * lychee_cache_add_chunk:
- * @cache: a cache
- * @chunk: a chunk
- * @position: where its tokens begin
- *
- * Notes where the tokens of a chunk are.
- */
-void
-lychee_cache_add_chunk (LycheeCache *cache, LycheeChunk *chunk, guint position)
-{
-  Entry entry = { lychee_chunk_ref (chunk), position };
-
-  g_mutex_lock (&cache->lock);
-  g_array_append_val (cache->entries, entry);
-  g_mutex_unlock (&cache->lock);
-}
-
-/**
- * lychee_cache_get_n_chunks:
- * @cache: a cache
- *
- * Gets how many chunks the cache knows.
- *
- * Returns: chunks
- */
-guint
-lychee_cache_get_n_chunks (LycheeCache *cache)
-{
-  guint n;
-
-  g_mutex_lock (&cache->lock);
-  n = cache->entries->len;
-  g_mutex_unlock (&cache->lock);
-  return n;
-}
-
-/**
- * lychee_cache_get_chunk:
- * @i: which, from 0
- * @position: (out) (optional): where its tokens begin
- *
- * Gets a chunk, and where its tokens are.
- *
- * Returns: (transfer full) (nullable): the chunk, or NULL if there are not so many
- */
-LycheeChunk *
-lychee_cache_get_chunk (LycheeCache *cache, guint i, guint *position)
-{
-  LycheeChunk *chunk = NULL;
-
-  g_mutex_lock (&cache->lock);
-  if (i < cache->entries->len) {
-    Entry *entry = &g_array_index (cache->entries, Entry, i);
-
-    chunk = lychee_chunk_ref (entry->chunk);
-    if (position)
-      *position = entry->position;
-  }
-  g_mutex_unlock (&cache->lock);
-  return chunk;
 }
 
 /**
@@ -1074,7 +631,7 @@ lychee_cache_read (LycheeCache *cache, guint first, guint n, guint16 *to)
           memcpy (to,
               cache->table[(gsize) (layer * cache->n_kv_heads + head) * cache->max_pages +
                            (t >> LYCHEE_CACHE_PAGE_SHIFT)] +
-                  v * head_size (cache) + (t & PAGE_MASK) * d,
+                  v * lychee_cache_head_size (cache) + (t & LYCHEE_CACHE_PAGE_MASK) * d,
               d * sizeof *to);
         }
   g_mutex_unlock (&cache->lock);
@@ -1085,13 +642,13 @@ lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRow
 {
   rows->pages = cache->table + (gsize) (layer * cache->n_kv_heads + kv_head) * cache->max_pages;
   rows->page_shift = LYCHEE_CACHE_PAGE_SHIFT;
-  rows->value_offset = head_size (cache);
+  rows->value_offset = lychee_cache_head_size (cache);
 }
 
 LycheePeer *
 lychee_cache_get_peer (LycheeCache *cache, guint at, gconstpointer owner)
 {
-  Page *page = cache->pages[at];
+  LycheeCachePage *page = cache->pages[at];
   LycheePeer *peer;
 
   if (!page)
@@ -1116,28 +673,9 @@ lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint
 {
   gsize part = (gsize) (layer * cache->n_kv_heads + kv_head) * 2;
 
-  return cache->pages[token >> LYCHEE_CACHE_PAGE_SHIFT]->data + part * head_size (cache) +
-         (gsize) (token & PAGE_MASK) * cache->head_dim;
-}
-
-void
-lychee_cache_enable_index (LycheeCache *cache, const LycheeCacheIndexing *indexing)
-{
-  guint n = cache->n_layers * cache->n_kv_heads;
-
-  g_return_if_fail (cache->indexes == NULL && lychee_cache_get_length (cache) == 0);
-
-  cache->indexing = *indexing;
-  if (indexing->local)
-    cache->indexing.local = g_memdup2 (indexing->local, cache->n_layers * sizeof *indexing->local);
-  cache->indexes = g_new0 (LycheeIndex *, n);
-  for (guint i = 0; i < n; i++) {
-    LycheeIndexParams params;
-
-    get_index_params (cache, i, &params);
-    if (!indexing->local || !indexing->local[i / cache->n_kv_heads])
-      cache->indexes[i] = lychee_index_new (&params);
-  }
+  return cache->pages[token >> LYCHEE_CACHE_PAGE_SHIFT]->data +
+         part * lychee_cache_head_size (cache) +
+         (gsize) (token & LYCHEE_CACHE_PAGE_MASK) * cache->head_dim;
 }
 
 void
@@ -1152,69 +690,4 @@ guint
 lychee_cache_get_rope_context (LycheeCache *cache)
 {
   return cache->rope_context;
-}
-
-const LycheeCacheIndexing *
-lychee_cache_get_indexing (LycheeCache *cache)
-{
-  return cache->indexes ? &cache->indexing : NULL;
-}
-
-LycheeIndex *
-lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head)
-{
-  return cache->indexes[layer * cache->n_kv_heads + kv_head];
-}
-
-guint64
-lychee_cache_get_index_bytes (LycheeCache *cache)
-{
-  guint64 bytes = 0;
-
-  g_mutex_lock (&cache->index_lock);
-  for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++)
-    if (cache->indexes[i])
-      bytes += lychee_index_get_bytes (cache->indexes[i]);
-  g_mutex_unlock (&cache->index_lock);
-  return bytes;
-}
-
-void
-lychee_cache_lock_index (LycheeCache *cache)
-{
-  g_mutex_lock (&cache->index_lock);
-}
-
-void
-lychee_cache_unlock_index (LycheeCache *cache)
-{
-  g_mutex_unlock (&cache->index_lock);
-}
-
-guint
-lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise)
-{
-  guint low = 0, high, end = position + otherwise;
-
-  g_mutex_lock (&cache->lock);
-  high = cache->entries->len;
-  while (low < high) { /* the first chunk that ends behind the position */
-    guint middle = (low + high) / 2;
-    Entry *entry = &g_array_index (cache->entries, Entry, middle);
-
-    if (entry->position + entry->chunk->n_ids > position)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  if (low < cache->entries->len) {
-    Entry *entry = &g_array_index (cache->entries, Entry, low);
-
-    if (entry->position <= position)
-      end = entry->position + entry->chunk->n_ids;
-    else
-      end = MIN (end, entry->position);
-  }
-  g_mutex_unlock (&cache->lock);
-  return end;
 }

@@ -138,12 +138,25 @@ static const struct {
   { "frac12", "½" },
 };
 
+/* Bytes before the first of @stops or the end. Unlike strcspn() it never looks at what comes
+ * behind, also where a sanitizer checks its arguments: a cue may be megabytes long, and have as
+ * many tags. */
+static gsize
+span_until (const char *at, const char *stops)
+{
+  gsize n = 0;
+
+  while (at[n] != '\0' && strchr (stops, at[n]) == NULL)
+    n++;
+  return n;
+}
+
 /* Reads the entity at @at, which is an ampersand, onto @text. Returns its length, 0 where it is
  * none. */
 static gsize
 take_entity (const char *at, GString *text)
 {
-  gsize length = strcspn (at + 1, "; \n\t<&") + 2;
+  gsize length = span_until (at + 1, "; \n\t<&") + 2;
   gunichar c = 0;
   char *end;
 
@@ -235,7 +248,7 @@ is_balanced (Strip *strip, const char *name, gsize length, gboolean closing, con
 static gsize
 take_tag (Strip *strip, const char *at)
 {
-  gsize length = strcspn (at + 1, "<>") + 2;
+  gsize length = span_until (at + 1, "<>") + 2;
   gboolean closing = at[1] == '/';
   const char *name = at + 1 + closing;
   const char *end = at + length - 1;
@@ -265,7 +278,7 @@ take_tag (Strip *strip, const char *at)
     end_part (strip);
     g_clear_pointer (&strip->speaker, g_free);
     if (!closing) {
-      class_length = strcspn (name + 1, " \t\n>");
+      class_length = span_until (name + 1, " \t\n>");
       strip->speaker = name_of_voice (name + 1 + class_length, end - (name + 1 + class_length));
       strip->report->speakers++;
     }
@@ -285,8 +298,8 @@ take_block (Strip *strip, const char *at)
   if (strip->no_blocks || (strip->cue->markup != LYCHEE_CUE_MARKUP_ASS && at[1] != '\\' &&
                               !(g_ascii_isalpha (at[1]) && at[2] == ':')))
     return 0;
-  end = strchr (at, '}');
-  if (end == NULL) {
+  end = at + span_until (at, "}");
+  if (*end == '\0') {
     strip->no_blocks = TRUE;
     return 0;
   }
@@ -325,7 +338,7 @@ lychee_hygiene_strip (const LycheeCue *cue, GPtrArray *parts, LycheeHygieneRepor
 
   strip.text = g_string_sized_new (strlen (cue->text));
   while (*at != '\0') {
-    gsize run = strcspn (at, special);
+    gsize run = span_until (at, special);
     gsize length = 0;
 
     if (!strip.drawing)

@@ -46,12 +46,19 @@ begins_block (const char *line, const char *kind)
          (line[length] == '\0' || line[length] == ' ' || line[length] == '\t');
 }
 
-/* Whether all behind the times are settings of where the cue is shown. */
+/* Whether all behind the times are settings of where the cue is shown; a broken one is no speech.
+ */
 static gboolean
 is_settings (const char *rest)
 {
+  static const char *const names[] = {
+    "align:", "line:", "position:", "region:", "size:", "vertical:"
+  };
   g_auto (GStrv) words = g_strsplit_set (rest, " \t", -1);
 
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (g_str_has_prefix (rest, names[i]))
+      return TRUE;
   for (guint i = 0; words[i] != NULL; i++) {
     const char *colon = strchr (words[i], ':');
 
@@ -174,7 +181,7 @@ begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
   self->end = end;
   while (*rest == ' ' || *rest == '\t')
     rest++;
-  if (*rest != '\0' && !self->webvtt && !is_settings (rest))
+  if (*rest != '\0' && !is_settings (rest))
     append_line (self, rest);
 }
 

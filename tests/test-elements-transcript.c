@@ -67,9 +67,11 @@ start_bytes (Chain *chain, const char *caps)
   test_chain_init_without_caps (chain, PARSE);
   gst_segment_init (&segment, GST_FORMAT_BYTES);
   g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_stream_start ("test")));
-  if (caps != NULL)
-    g_assert_true (
-        gst_harness_push_event (chain->harness, gst_event_new_caps (gst_caps_from_string (caps))));
+  if (caps != NULL) {
+    g_autoptr (GstCaps) parsed = gst_caps_from_string (caps);
+
+    g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_caps (parsed)));
+  }
   g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_segment (&segment)));
 }
 

@@ -19,6 +19,9 @@ static const Case cases[] = {
   /* SubRip, and what is wrong with it */
   { "srt/plain", "1\n" T1 "one\n\n2\n" T3 "two\nlines\n\n", 0,
       "1.000-2.000 |one\n3.000-4.000 |two/lines\n" },
+  { "vtt/text-behind-times",
+      "WEBVTT\n\n00:01.000 --> 00:02.000 said here\n\n00:03.000 --> 00:04.000 align: start\nnext\n",
+      0, "1.000-2.000 |said here\n3.000-4.000 |next\n" },
   { "srt/overlap",
       "1\n00:00:01,000 --> 00:00:10,000\nAnn: a long sentence\n\n2\n" T3
       "Bob: agreed, ship on Friday\n\n3\n00:00:10,000 --> 00:00:12,000\nAnn: next\n\n",

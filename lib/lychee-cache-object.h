@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-cache-private.h"
+
+G_BEGIN_DECLS
+
+/* What the parts of the cache share: lychee-cache.c is the object, which grows, forks and forgets;
+ * -page.c has its memory, -index.c its indexes, -chunks.c its chunks, -file.c saves and loads. */
+
+#define LYCHEE_CACHE_PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
+
+/* What all forks of one cache have taken together: the limit holds for the family. */
+typedef struct {
+  gatomicrefcount refs;
+  guint64 max_bytes;
+  GMutex lock;
+  guint64 bytes;       /* of pages */
+  guint64 index_bytes; /* of the indexes of the cache that grows */
+} LycheeCacheBudget;
+
+/* Full pages are shared between forks and never written again. */
+typedef struct {
+  gatomicrefcount refs;
+  LycheeCacheBudget *budget;
+  gsize bytes;
+  guint16 *data;
+  LycheeFile *file; /* that the data lies in, or NULL */
+  GSList *peers;    /* of LycheePeer; usually none or one */
+} LycheeCachePage;
+
+typedef struct {
+  LycheeChunk *chunk;
+  guint position;
+} LycheeCacheEntry;
+
+struct _LycheeCache {
+  GObject parent_instance;
+
+  guint n_layers;
+  guint n_kv_heads;
+  guint head_dim;
+  guint max_tokens;
+  guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
+  guint rope_context;
+  LycheeCacheBudget *budget;
+
+  gint length; /* atomic: readers see rows below it complete */
+  /* Rows @head .. @head + @skip - 1 were forgotten; of the appending thread, as the length is. */
+  guint head;
+  guint skip;
+  guint origin;                    /* position of row 0 */
+  guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
+  GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
+
+  GMutex lock;             /* pages, n_pages and entries, against fork */
+  LycheeCachePage **pages; /* [max_pages] */
+  const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
+  guint n_pages;
+  GArray *entries; /* of LycheeCacheEntry, ascending */
+
+  GMutex index_lock; /* taken before lock */
+  LycheeCacheIndexing indexing;
+  LycheeIndex **indexes; /* [layer][kv-head], NULL: none */
+};
+
+LycheeCacheBudget *lychee_cache_budget_ref (LycheeCacheBudget *budget);
+void lychee_cache_budget_unref (LycheeCacheBudget *budget);
+
+/* Bytes of a page. */
+gsize lychee_cache_page_size (LycheeCache *cache);
+/* Elements of one head's keys (or values) in a page. */
+gsize lychee_cache_head_size (LycheeCache *cache);
+/* A page for the budget of @cache, uninitialized. */
+LycheeCachePage *lychee_cache_page_new (LycheeCache *cache, GError **error);
+/* A page whose data is in a file. It counts as memory, which it takes once it is read. */
+LycheeCachePage *lychee_cache_page_new_in_file (
+    LycheeCache *cache, LycheeFile *file, gpointer data, GError **error);
+void lychee_cache_page_unref (LycheeCachePage *page);
+/* Devices have at most @n rows of it that are still right. */
+void lychee_cache_page_limit_peers (LycheeCachePage *page, guint n);
+/* Copies the first @n tokens of a page. */
+void lychee_cache_page_copy_rows (
+    LycheeCache *cache, const LycheeCachePage *from, LycheeCachePage *to, guint n);
+
+/* Makes room for @n pages in the tables. With the lock, or before anyone else has the cache. */
+void lychee_cache_grow_tables (LycheeCache *cache, guint n);
+/* Takes @page. */
+void lychee_cache_put_page (LycheeCache *cache, guint at, LycheeCachePage *page);
+
+/* The parameters of index @i, of [layer][kv-head]. */
+void lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params);
+/* What was indexed and is now inside the window comes out again. */
+void lychee_cache_truncate_indexes (LycheeCache *cache, guint length);
+
+/* Frees what a LycheeCacheEntry has. */
+void lychee_cache_entry_clear (gpointer data);
+/* Forgets the chunks that have tokens in begin .. end - 1. With the lock. */
+void lychee_cache_forget_chunks (LycheeCache *cache, guint begin, guint end);
+
+G_END_DECLS

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "gstlycheedecoder-private.h"
+
+#include "lychee-element.h"
+
+/* The threads that answer */
+
+typedef struct {
+  LycheeJob *job;
+  LycheeAnswerWriter *writer;
+} Answering;
+
+static gboolean
+push_piece (const char *text, gpointer user_data)
+{
+  Answering *answering = user_data;
+
+  if (!lychee_job_goes_on (answering->job))
+    return FALSE;
+  lychee_answer_writer_push (answering->writer, text);
+  return TRUE;
+}
+
+static void
+put_buffer (GstBuffer *buffer, gpointer job)
+{
+  lychee_job_put (job, buffer);
+}
+
+/* Counts an answer; of one that was made, what it cost is the last answer's figures. */
+static void
+note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSession *session)
+{
+  static const char *const figures[] = { "transcript-tokens", "prompt-tokens", "answer-tokens",
+    "seconds-to-first", "seconds", "truncated" };
+  const char *finish = gst_structure_get_string (description, "finish");
+  GstStructure *last = NULL;
+  double first = 0, seconds = 0;
+  guint tokens = 0;
+
+  if (session != NULL) {
+    GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
+    GVariantIter iter;
+    const char *key;
+    GVariant *entry;
+
+    last = gst_structure_new_empty ("lychee-decoder-stats");
+    for (guint i = 0; i < G_N_ELEMENTS (figures); i++)
+      gst_structure_set_value (last, figures[i], gst_structure_get_value (description, figures[i]));
+    gst_structure_get (description, "answer-tokens", G_TYPE_UINT, &tokens, "seconds-to-first",
+        G_TYPE_DOUBLE, &first, "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+    /* The first token's time is that of reading the question. */
+    gst_structure_set (last, "tokens-per-second", G_TYPE_DOUBLE,
+        tokens > 1 && seconds > first ? (tokens - 1) / (seconds - first) : 0.0, NULL);
+    g_variant_iter_init (&iter, attention);
+    while (g_variant_iter_loop (&iter, "{&sv}", &key, &entry)) {
+      if (g_variant_is_of_type (entry, G_VARIANT_TYPE_UINT64))
+        gst_structure_set (last, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
+      else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
+        gst_structure_set (last, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
+    }
+    g_variant_unref (attention);
+  }
+
+  GST_OBJECT_LOCK (self);
+  self->n_answers++;
+  if (g_str_equal (finish, "cancelled"))
+    self->n_cancelled++;
+  else if (g_str_equal (finish, "empty"))
+    self->n_empty++;
+  else if (g_str_equal (finish, "failed"))
+    self->n_failed++;
+  if (last != NULL) {
+    g_clear_pointer (&self->last, gst_structure_free);
+    self->last = last;
+  }
+  GST_OBJECT_UNLOCK (self);
+}
+
+/* The answer of the model. NULL with an error. */
+static LycheeAnswer *
+ask_model (GstLycheeDecoder *self, Answering *answering, LycheeSession **session, GError **error)
+{
+  LycheeModel *model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
+  LycheeAsk *ask = lychee_job_get_ask (answering->job);
+  LycheeAnswer *answer;
+
+  *session = lychee_settings_new_session (&self->settings, self, model, ask->snapshot, ask->format);
+  g_object_unref (model);
+  answer = lychee_session_ask (*session, ask->question, push_piece, answering,
+      lychee_job_get_cancellable (answering->job), error);
+  if (answer == NULL)
+    g_clear_object (session);
+  return answer;
+}
+
+/* Only at the end of the transcript does a failure end the stream: a question that cannot be
+ * answered is no reason to stop listening. */
+static void
+report_failure (GstLycheeDecoder *self, LycheeAsk *ask, const GError *error)
+{
+  if (ask->kind == LYCHEE_ASK_FINAL || error->domain == LYCHEE_MODEL_ERROR)
+    lychee_element_post_error (GST_ELEMENT (self), error, "There is no answer");
+  else
+    lychee_element_post_warning (GST_ELEMENT (self), error, "There is no answer");
+}
+
+/* Says how an answer ended: as its last piece, and on the bus. Before end of stream: who stops at
+ * that has it then. Takes @description. */
+static void
+end_answer (GstLycheeDecoder *self, LycheeAnswerWriter *writer, GstStructure *description)
+{
+  lychee_answer_writer_finish (writer, description);
+  gst_element_post_message (
+      GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
+}
+
+static LycheeAnswerWriter *
+new_writer (GstLycheeDecoder *self, LycheeJob *job)
+{
+  LycheeAsk *ask = lychee_job_get_ask (job);
+  LycheeStream stream;
+  gboolean marks;
+
+  GST_OBJECT_LOCK (self);
+  stream = self->stream;
+  marks = self->marks;
+  GST_OBJECT_UNLOCK (self);
+  return lychee_answer_writer_new (ask, ask->json, stream, marks, put_buffer, job);
+}
+
+void
+gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data)
+{
+  GstLycheeDecoder *self = user_data;
+  LycheeAsk *ask = lychee_job_get_ask (job);
+  g_autoptr (LycheeAnswerWriter) writer = new_writer (self, job);
+  Answering answering = { job, writer };
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (LycheeSession) session = NULL;
+  g_autoptr (GError) error = NULL;
+  const char *finish = NULL, *reason = NULL;
+  GstStructure *description;
+
+  GST_INFO_OBJECT (self, "answer %s: “%s”, up to %" GST_TIME_FORMAT, ask->id,
+      lychee_question_get_prompt (ask->question), GST_TIME_ARGS (ask->time));
+  if (!lychee_job_goes_on (job)) {
+    finish = "cancelled";
+  } else if (ask->snapshot == NULL) {
+    finish = "empty";
+    reason = "The transcript is empty: nothing was said, so there is nothing to answer from.";
+  } else if ((answer = ask_model (self, &answering, &session, &error)) == NULL) {
+    finish = g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY) ? "empty"
+                                                                                       : "failed";
+    reason = error->message;
+  }
+  description = lychee_answer_describe (ask, answer, finish, reason);
+  GST_INFO_OBJECT (self, "%" GST_PTR_FORMAT, description);
+  note_answer (self, description, session);
+  if (g_strcmp0 (finish, "failed") == 0)
+    report_failure (self, ask, error);
+  else if (g_strcmp0 (finish, "empty") == 0 && ask->kind == LYCHEE_ASK_FINAL)
+    GST_ELEMENT_WARNING (self, STREAM, WRONG_TYPE, ("%s", reason), (NULL));
+  lychee_job_end (job);
+  end_answer (self, writer, description);
+}
+
+/* Asking, in any thread */
+
+/* Notes what has been read up to now, and names @ask. */
+static gboolean
+take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
+{
+  g_autoptr (LycheeCache) cache = NULL;
+  LycheeChatFormat format;
+  GstClockTime start;
+
+  GST_OBJECT_LOCK (self);
+  g_set_object (&cache, self->cache);
+  format = self->format;
+  start = self->start;
+  ask->truncated = self->truncated;
+  ask->json = self->json;
+  self->n_asked++;
+  if (ask->id == NULL)
+    ask->id = g_strdup_printf ("%" G_GUINT64_FORMAT, self->n_asked);
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_take_snapshot (ask, cache, format, start, error);
+}
+
+/* Puts @ask into the queue. FALSE where nothing is taken. That there is no memory for the snapshot
+ * is reported as the answer. */
+gboolean
+gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!take_snapshot (self, ask, &error)) {
+    GstStructure *description = lychee_answer_describe (ask, NULL, "failed", error->message);
+
+    note_answer (self, description, NULL);
+    report_failure (self, ask, error);
+    gst_element_post_message (
+        GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
+    return TRUE;
+  }
+  return lychee_answer_queue_ask (self->queue, ask, ask->json);
+}
+
+LycheeAsk *
+gst_lychee_decoder_new_ask (GstLycheeDecoder *self, LycheeAskKind kind)
+{
+  LycheeQuestion *question;
+
+  GST_OBJECT_LOCK (self);
+  question = lychee_question_copy (self->question);
+  if (kind == LYCHEE_ASK_SUMMARY)
+    lychee_question_set_prompt (question, self->summary_prompt);
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_new (kind, question);
+}
+
+char *
+gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStructure *options)
+{
+  g_autoptr (LycheeAsk) ask = gst_lychee_decoder_new_ask (self, LYCHEE_ASK_QUESTION);
+  g_autoptr (GError) error = NULL;
+
+  if (options != NULL && !lychee_ask_set_options (ask, options, &error)) {
+    GST_ELEMENT_WARNING (self, LIBRARY, SETTINGS, ("%s.", error->message), (NULL));
+    return NULL;
+  }
+  if (prompt != NULL)
+    lychee_question_set_prompt (ask->question, prompt);
+  if (!gst_lychee_decoder_submit (self, ask)) {
+    GST_ELEMENT_WARNING (self, CORE, STATE_CHANGE,
+        ("“%s” was not asked: the decoder answers while it is PAUSED or PLAYING and the stream "
+         "goes on.",
+            lychee_question_get_prompt (ask->question)),
+        (NULL));
+    return NULL;
+  }
+  return g_strdup (ask->id);
+}
+
+guint
+gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id)
+{
+  return lychee_answer_queue_cancel (self->queue, id);
+}
+
+/* Takes @event if it is one by which to ask or cancel. */
+gboolean
+gst_lychee_decoder_take_event (GstLycheeDecoder *self, GstEvent *event)
+{
+  const GstStructure *structure = gst_event_get_structure (event);
+
+  if (gst_event_has_name (event, LYCHEE_ASK_EVENT))
+    g_free (gst_lychee_decoder_ask (self, NULL, structure));
+  else if (gst_event_has_name (event, LYCHEE_CANCEL_EVENT))
+    gst_lychee_decoder_cancel (self, gst_structure_get_string (structure, "id"));
+  else
+    return FALSE;
+  gst_event_unref (event);
+  return TRUE;
+}
