@@ -180,18 +180,12 @@ main (int argc, char **argv)
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr (GError) error = NULL;
 
-  g_option_context_set_summary (context, "Writes the chapters of a transcript as WebVTT: where the "
-                                         "subject changes, with titles that a "
-                                         "language model gives.");
-  g_option_context_add_main_entries (context, options, NULL);
-  g_option_context_add_group (context, gst_init_get_option_group ());
-  if (!g_option_context_parse (context, &argc, &argv, &error)) {
-    program_fail (&self.program, "%s", error->message);
+  if (!program_parse (&self.program,
+          "Writes the chapters of a transcript as WebVTT: where the subject changes, with titles "
+          "that a language model gives.",
+          options, &argc, &argv))
     return 2;
-  }
   if (files == NULL || g_strv_length (files) != 1 || !(shortest >= 0 && shortest < 1e6)) {
     program_fail (&self.program, files == NULL || g_strv_length (files) != 1
                                      ? "name one transcript file"
