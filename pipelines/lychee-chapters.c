@@ -51,7 +51,8 @@ add_chunk (Chapters *self, const LycheeChunk *chunk)
     self->open = TRUE;
   }
   chapter = g_ptr_array_index (self->chapters, self->chapters->len - 1);
-  chapter->end = lychee_chunk_get_end (chunk);
+  /* Not lychee_chunk_get_end(): the program is installed without a path to the library. */
+  chapter->end = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
   if (chunk->boundary == LYCHEE_BOUNDARY_DRIFT && chapter->end - chapter->start >= self->shortest)
     self->open = FALSE;
 }
