@@ -69,10 +69,7 @@ enum {
   PROP_LOOPS,
   PROP_DUPLICATES,
   PROP_PARTIALS,
-  N_PROPS,
 };
-
-static GParamSpec *props[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (LycheeHygiene, lychee_hygiene, G_TYPE_OBJECT)
 
@@ -181,9 +178,9 @@ static void
 install_switch (
     GObjectClass *object_class, guint id, const char *name, const char *nick, const char *blurb)
 {
-  props[id] = g_param_spec_boolean (
-      name, nick, blurb, TRUE, G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS);
-  g_object_class_install_property (object_class, id, props[id]);
+  g_object_class_install_property (object_class, id,
+      g_param_spec_boolean (
+          name, nick, blurb, TRUE, G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS));
 }
 
 static void
@@ -200,35 +197,36 @@ lychee_hygiene_class_init (LycheeHygieneClass *klass)
    *
    * Take markup out of the text: tags, override blocks, escapes; decode entities, once.
    */
-  install_switch (object_class, PROP_MARKUP, "markup", "Markup", "Take markup out of the text");
+  install_switch (object_class, PROP_MARKUP, "markup", "Markup",
+      "Take out tags, override blocks and escapes, and decode entities");
   /**
    * LycheeHygiene:speakers:
    *
    * Find out from labels and marks in the text who speaks.
    */
   install_switch (object_class, PROP_SPEAKERS, "speakers", "Speakers",
-      "Find out from labels in the text who speaks");
+      "Find out from labels and marks in the text (Ann:, >>, [SPEAKER_01]) who speaks");
   /**
    * LycheeHygiene:rolling:
    *
    * Keep once what rolling captions show again.
    */
   install_switch (object_class, PROP_ROLLING, "rolling", "Rolling captions",
-      "Keep once what rolling captions show again");
+      "Keep once the lines that rolling captions show again");
   /**
    * LycheeHygiene:loops:
    *
    * Keep once what a recogniser repeats over and over.
    */
   install_switch (object_class, PROP_LOOPS, "loops", "Loops",
-      "Keep once what a recogniser repeats over and over");
+      "Keep once the sentences that a recogniser repeats over and over");
   /**
    * LycheeHygiene:duplicates:
    *
    * Keep once the cues that are there twice, with the same time.
    */
   install_switch (object_class, PROP_DUPLICATES, "duplicates", "Duplicates",
-      "Keep once the cues that are there twice");
+      "Keep once the cues that are there twice, with the same time");
   /**
    * LycheeHygiene:partials:
    *
@@ -241,10 +239,11 @@ lychee_hygiene_class_init (LycheeHygieneClass *klass)
    *
    * Which cues begin with the speaker's name.
    */
-  props[PROP_SPEAKER_LABELS] = g_param_spec_enum ("speaker-labels", "Speaker labels",
-      "Which cues begin with the speaker's name", LYCHEE_TYPE_SPEAKER_LABELS,
-      LYCHEE_SPEAKER_LABELS_CHANGE, G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS);
-  g_object_class_install_property (object_class, PROP_SPEAKER_LABELS, props[PROP_SPEAKER_LABELS]);
+  g_object_class_install_property (object_class, PROP_SPEAKER_LABELS,
+      g_param_spec_enum ("speaker-labels", "Speaker labels",
+          "Which cues begin with the speaker's name", LYCHEE_TYPE_SPEAKER_LABELS,
+          LYCHEE_SPEAKER_LABELS_CHANGE,
+          G_PARAM_READWRITE | G_PARAM_CONSTRUCT | G_PARAM_STATIC_STRINGS));
 }
 
 /**

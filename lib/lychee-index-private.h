@@ -5,6 +5,7 @@
 
 #include "lychee-cpu-kernels.h"
 #include "lychee-index.h"
+#include "lychee-ranking.h"
 
 G_BEGIN_DECLS
 
@@ -24,15 +25,7 @@ G_BEGIN_DECLS
 
 #define LYCHEE_BRANCH_MAX 64   /* children of a branch */
 #define LYCHEE_APPEND_BATCH 64 /* rows that are put in together */
-/* By default nodes are opened until they hold so many rows, and so many times the budget, of which
- * there is not much to gain beyond: for small budgets that is more, and costs little. */
-#define LYCHEE_OPEN_ROWS 3072
-#define LYCHEE_OPEN_BEAM 2
-/* A leaf is ranked as if its mean key were so many times its spread nearer to the query: of two
- * that are as near, the wider one has the nearest keys. (Measured: 2 takes 3 to 9 % off the error.)
- */
-#define LYCHEE_LEAF_SPREADS 2
-#define LYCHEE_NODE_LEAST 24 /* bytes in one at least: a search looks at 8 leaves at a time */
+#define LYCHEE_NODE_LEAST 24   /* bytes in one at least: a search looks at 8 leaves at a time */
 
 /* A coarse node: immutable while more than one index refers to it. */
 typedef struct {

@@ -287,7 +287,7 @@ is_in_range (const LycheeChunk *chunk, guint64 from, guint64 to)
 
   if (chunk->pts == LYCHEE_TIME_NONE)
     return FALSE;
-  end = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+  end = lychee_chunk_get_end (chunk);
   return (from == LYCHEE_TIME_NONE || chunk->pts >= from || end > from) &&
          (to == LYCHEE_TIME_NONE || chunk->pts < to);
 }

@@ -266,11 +266,10 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
   }
   lychee_cache_truncate (session->cache, length);
   for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, NULL)); i++) {
-    if (chunk->pts != LYCHEE_TIME_NONE) {
-      guint64 until = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+    guint64 until = lychee_chunk_get_end (chunk);
 
+    if (until != LYCHEE_TIME_NONE)
       end = end == LYCHEE_TIME_NONE ? until : MAX (end, until);
-    }
     lychee_chunk_unref (chunk);
   }
   g_mutex_unlock (&session->reading);

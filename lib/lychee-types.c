@@ -115,3 +115,20 @@ lychee_chunk_unref (LycheeChunk *chunk)
   g_return_if_fail (chunk != NULL);
   g_atomic_rc_box_release (chunk);
 }
+
+/**
+ * lychee_chunk_get_end:
+ * @chunk: a chunk
+ *
+ * Gets when the last word ends; without a duration, when the first one begins.
+ *
+ * Returns: nanoseconds of stream time, or %LYCHEE_TIME_NONE where the chunk has no time
+ */
+guint64
+lychee_chunk_get_end (const LycheeChunk *chunk)
+{
+  g_return_val_if_fail (chunk != NULL, LYCHEE_TIME_NONE);
+  if (chunk->pts == LYCHEE_TIME_NONE || chunk->duration == LYCHEE_TIME_NONE)
+    return chunk->pts;
+  return chunk->pts + chunk->duration;
+}

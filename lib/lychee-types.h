@@ -96,6 +96,7 @@ LYCHEE_API LycheeChunk *lychee_chunk_new (const gint32 *ids, guint n_ids, const 
     guint64 number);
 LYCHEE_API LycheeChunk *lychee_chunk_ref (LycheeChunk *chunk);
 LYCHEE_API void lychee_chunk_unref (LycheeChunk *chunk);
+LYCHEE_API guint64 lychee_chunk_get_end (const LycheeChunk *chunk);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeChunk, lychee_chunk_unref)
 

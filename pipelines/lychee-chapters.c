@@ -51,6 +51,7 @@ add_chunk (Chapters *self, const LycheeChunk *chunk)
     self->open = TRUE;
   }
   chapter = g_ptr_array_index (self->chapters, self->chapters->len - 1);
+  /* Not lychee_chunk_get_end(): the program is installed without a path to the library. */
   chapter->end = chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
   if (chunk->boundary == LYCHEE_BOUNDARY_DRIFT && chapter->end - chapter->start >= self->shortest)
     self->open = FALSE;
@@ -180,18 +181,12 @@ main (int argc, char **argv)
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr (GError) error = NULL;
 
-  g_option_context_set_summary (context, "Writes the chapters of a transcript as WebVTT: where the "
-                                         "subject changes, with titles that a "
-                                         "language model gives.");
-  g_option_context_add_main_entries (context, options, NULL);
-  g_option_context_add_group (context, gst_init_get_option_group ());
-  if (!g_option_context_parse (context, &argc, &argv, &error)) {
-    program_fail (&self.program, "%s", error->message);
+  if (!program_parse (&self.program,
+          "Writes the chapters of a transcript as WebVTT: where the subject changes, with titles "
+          "that a language model gives.",
+          options, &argc, &argv))
     return 2;
-  }
   if (files == NULL || g_strv_length (files) != 1 || !(shortest >= 0 && shortest < 1e6)) {
     program_fail (&self.program, files == NULL || g_strv_length (files) != 1
                                      ? "name one transcript file"

@@ -347,19 +347,13 @@ main (int argc, char **argv)
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr (GError) error = NULL;
   guint n_files;
 
-  g_option_context_set_summary (context,
-      "A transcript runs, and you ask about it. Where standard input is no terminal, its lines are "
-      "asked when the transcript has ended.");
-  g_option_context_add_main_entries (context, options, NULL);
-  g_option_context_add_group (context, gst_init_get_option_group ());
-  if (!g_option_context_parse (context, &argc, &argv, &error)) {
-    program_fail (&self.program, "%s", error->message);
+  if (!program_parse (&self.program,
+          "A transcript runs, and you ask about it. Where standard input is no terminal, its lines "
+          "are asked when the transcript has ended.",
+          options, &argc, &argv))
     return 2;
-  }
   n_files = files != NULL ? g_strv_length (files) : 0;
   if (n_files + (source != NULL) != 1) {
     program_fail (&self.program, "name one transcript file, or a --source");

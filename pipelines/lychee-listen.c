@@ -14,6 +14,8 @@
 #include <glib/gstdio.h>
 #include <gst/gst.h>
 
+#include "console.h"
+
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
 /* What pocketsphinx hears a word of before it has a first guess. */
@@ -31,41 +33,12 @@ typedef struct {
   gboolean answered;
   char *reason; /* why there is no answer */
 
-  GMutex lock; /* for what follows: streaming threads change it */
+  Console console; /* its lock is for what follows, too: streaming threads change it */
   gboolean terminal;
-  gboolean line_open; /* the terminal shows a guess */
   GstClockTime heard; /* up to where the recogniser got sound */
   GstClockTime begin; /* of what it is hearing; NONE between two utterances */
   GstClockTime end;   /* when the last guess of it changed */
-  char answer_last;   /* last byte of the answer, 0 before the first */
 } Run;
-
-/* Ends the line with the guess. Call with the lock held. */
-static void
-close_line (Run *run)
-{
-  if (run->line_open)
-    fputs ("\r\033[K", err);
-  run->line_open = FALSE;
-}
-
-static void G_GNUC_PRINTF (3, 4) say (Run *run, const char *kind, const char *format, ...)
-{
-  va_list arguments;
-  g_autofree char *text = NULL;
-
-  va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
-  g_mutex_lock (&run->lock);
-  close_line (run);
-  if (run->answer_last != 0 && run->answer_last != '\n' && isatty (STDOUT_FILENO)) {
-    fputc ('\n', err);
-    run->answer_last = '\n';
-  }
-  fprintf (err, "%s%s\n", kind, g_strdelimit (text, "\n\r", ' '));
-  g_mutex_unlock (&run->lock);
-}
 
 /* What goes into the recogniser: its clock. */
 static GstPadProbeReturn
@@ -74,11 +47,11 @@ on_sound (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
   Run *run = user_data;
   GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
 
-  g_mutex_lock (&run->lock);
+  g_mutex_lock (&run->console.lock);
   if (GST_BUFFER_PTS_IS_VALID (buffer))
     run->heard = GST_BUFFER_PTS (buffer) +
                  (GST_BUFFER_DURATION_IS_VALID (buffer) ? GST_BUFFER_DURATION (buffer) : 0);
-  g_mutex_unlock (&run->lock);
+  g_mutex_unlock (&run->console.lock);
   return GST_PAD_PROBE_OK;
 }
 
@@ -93,18 +66,18 @@ on_utterance (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 
   GST_PAD_PROBE_INFO_DATA (info) = buffer;
   gst_buffer_extract (buffer, 0, text, size);
-  g_mutex_lock (&run->lock);
+  g_mutex_lock (&run->console.lock);
   if (run->begin == GST_CLOCK_TIME_NONE)
     run->begin = run->end = run->heard;
   if (!GST_BUFFER_PTS_IS_VALID (buffer)) {
     GST_BUFFER_PTS (buffer) = run->begin;
     GST_BUFFER_DURATION (buffer) = run->end - run->begin;
   }
-  close_line (run);
+  console_close_line (&run->console);
   fprintf (err, "[%u:%02u] %s\n", (guint) (run->begin / GST_SECOND / 60),
       (guint) (run->begin / GST_SECOND % 60), g_strstrip (text));
   run->begin = GST_CLOCK_TIME_NONE;
-  g_mutex_unlock (&run->lock);
+  g_mutex_unlock (&run->console.lock);
   return GST_PAD_PROBE_OK;
 }
 
@@ -119,15 +92,15 @@ note_guess (Run *run, const GstStructure *guess)
   gst_structure_get_boolean (guess, "final", &final);
   if (final || text == NULL)
     return;
-  g_mutex_lock (&run->lock);
+  g_mutex_lock (&run->console.lock);
   if (run->begin == GST_CLOCK_TIME_NONE)
     run->begin = run->heard > GUESS_DELAY ? run->heard - GUESS_DELAY : 0;
   run->end = run->heard;
   if (run->terminal) {
     fprintf (err, "\r... %s\033[K", text);
-    run->line_open = TRUE;
+    run->console.line_open = TRUE;
   }
-  g_mutex_unlock (&run->lock);
+  g_mutex_unlock (&run->console.lock);
 }
 
 static GstBusSyncReply
@@ -144,15 +117,12 @@ static GstPadProbeReturn
 on_answer (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 {
   Run *run = user_data;
-  GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
-  gsize size = gst_buffer_get_size (buffer);
 
-  g_mutex_lock (&run->lock);
-  if (run->answer_last == 0)
-    fputc ('\n', err);
-  if (size > 0)
-    gst_buffer_extract (buffer, size - 1, &run->answer_last, 1);
-  g_mutex_unlock (&run->lock);
+  g_mutex_lock (&run->console.lock);
+  if (run->console.answer_last == 0)
+    fputc ('\n', run->console.err);
+  console_note_answer (&run->console, GST_PAD_PROBE_INFO_BUFFER (info));
+  g_mutex_unlock (&run->console.lock);
   return GST_PAD_PROBE_OK;
 }
 
@@ -166,9 +136,10 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
   switch (GST_MESSAGE_TYPE (message)) {
   case GST_MESSAGE_ERROR:
     gst_message_parse_error (message, &error, &debug);
-    say (run, "lychee-listen: error: ", "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    console_say (&run->console, "lychee-listen: error: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
+        error->message);
     if (run->verbose && debug != NULL)
-      say (run, "  ", "%s", debug);
+      console_say (&run->console, "  ", "%s", debug);
     run->exit_status = 1;
     g_main_loop_quit (run->loop);
     break;
@@ -176,8 +147,8 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
     gst_message_parse_warning (message, &error, &debug);
     /* That nothing was said is an error here. */
     if (!g_error_matches (error, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE))
-      say (run, "lychee-listen: warning: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
-          error->message);
+      console_say (&run->console, "lychee-listen: warning: ", "%s: %s",
+          GST_MESSAGE_SRC_NAME (message), error->message);
     break;
   case GST_MESSAGE_ELEMENT:
     if (gst_message_has_name (message, "lychee-answer")) {
@@ -208,7 +179,7 @@ on_interrupt (gpointer user_data)
     return G_SOURCE_REMOVE;
   }
   run->interrupted = TRUE;
-  say (run, "", "listened; now the answer (Ctrl-C again: stop)");
+  console_say (&run->console, "", "listened; now the answer (Ctrl-C again: stop)");
   gst_element_send_event (run->pipeline, gst_event_new_eos ());
   return G_SOURCE_CONTINUE;
 }
@@ -296,7 +267,9 @@ main (int argc, char **argv)
   int max_tokens = DEFAULT_MAX_TOKENS;
   gboolean only_print = FALSE;
   g_auto (GStrv) files = NULL;
-  Run run = { .begin = GST_CLOCK_TIME_NONE, .terminal = isatty (STDERR_FILENO) };
+  Run run = { .console = { .line_end = "\r\033[K" },
+    .begin = GST_CLOCK_TIME_NONE,
+    .terminal = isatty (STDERR_FILENO) };
   const GOptionEntry options[] = {
     { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &prompt, "What to ask (" DEFAULT_PROMPT ")",
         "TEXT" },
@@ -336,6 +309,7 @@ main (int argc, char **argv)
     return 1;
 
   open_err (run.verbose);
+  run.console.err = err;
   run.pipeline = build (files != NULL ? files[0] : NULL, prompt, max_tokens, only_print, &error);
   if (only_print)
     return 0;
@@ -347,7 +321,7 @@ main (int argc, char **argv)
     return 1;
   }
 
-  g_mutex_init (&run.lock);
+  g_mutex_init (&run.console.lock);
   run.loop = g_main_loop_new (NULL, FALSE);
   add_probe (run.pipeline, "ears", "sink", on_sound, &run);
   add_probe (run.pipeline, "ears", "src", on_utterance, &run);
@@ -367,16 +341,16 @@ main (int argc, char **argv)
   gst_bus_set_sync_handler (bus, NULL, NULL, NULL);
   g_source_remove (watch);
 
-  if (run.answer_last != 0 && run.answer_last != '\n')
+  if (run.console.answer_last != 0 && run.console.answer_last != '\n')
     fputs ("\n", stdout);
   if (run.exit_status == 0 && (run.reason != NULL || !run.answered)) {
-    say (&run, "lychee-listen: error: ", "%s",
+    console_say (&run.console, "lychee-listen: error: ", "%s",
         run.reason != NULL ? run.reason : "the pipeline ended without an answer");
     run.exit_status = 1;
   }
   gst_object_unref (run.pipeline);
   g_main_loop_unref (run.loop);
-  g_mutex_clear (&run.lock);
+  g_mutex_clear (&run.console.lock);
   g_free (run.reason);
   return run.exit_status;
 }

@@ -188,19 +188,13 @@ main (int argc, char **argv)
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr (GError) error = NULL;
   GstElement *decoder;
   guint n_files, timer;
 
-  g_option_context_set_summary (
-      context, "Shows what the elements do while a transcript is read and answered from.");
-  g_option_context_add_main_entries (context, options, NULL);
-  g_option_context_add_group (context, gst_init_get_option_group ());
-  if (!g_option_context_parse (context, &argc, &argv, &error)) {
-    program_fail (&self.program, "%s", error->message);
+  if (!program_parse (&self.program,
+          "Shows what the elements do while a transcript is read and answered from.", options,
+          &argc, &argv))
     return 2;
-  }
   n_files = files != NULL ? g_strv_length (files) : 0;
   if (n_files + (source != NULL) != 1) {
     program_fail (&self.program, "name one transcript file, or a --source");

@@ -16,6 +16,8 @@
 #include <glib/gstdio.h>
 #include <gst/gst.h>
 
+#include "console.h"
+
 #define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
 #define DEFAULT_MAX_TOKENS 256
 /* Progress for a log rather than a terminal: seconds between two lines. */
@@ -31,47 +33,15 @@ typedef struct {
   gboolean interrupted;
   gboolean verbose;
 
-  GMutex lock; /* for what follows: streaming threads change it */
+  Console console; /* its lock is for what follows, too: streaming threads change it */
   gboolean terminal;
-  gboolean line_open; /* the terminal shows an unfinished progress line */
   double last_logged;
   guint read_tokens;
   double read_seconds;
   double read_rate;
   gboolean answer_begun;
-  char answer_last; /* last byte of the answer, 0 before the first */
   GstStructure *answer;
 } Run;
-
-/* Ends the progress line, so that what comes next starts its own. Call with the lock held. */
-static void
-close_line (Run *run)
-{
-  if (run->line_open) {
-    fputc ('\n', stderr);
-    run->line_open = FALSE;
-  }
-}
-
-static void G_GNUC_PRINTF (3, 4) say (Run *run, const char *kind, const char *format, ...)
-{
-  va_list arguments; /* what is said is printed as it is, since names need not be UTF-8 */
-  g_autofree char *text = NULL;
-
-  va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
-
-  g_mutex_lock (&run->lock);
-  close_line (run);
-  /* The answer may end without a newline, and shares the terminal. */
-  if (run->answer_last != 0 && run->answer_last != '\n' && isatty (STDOUT_FILENO)) {
-    fputc ('\n', stderr);
-    run->answer_last = '\n';
-  }
-  fprintf (stderr, "%s%s\n", kind, g_strdelimit (text, "\n\r", ' '));
-  g_mutex_unlock (&run->lock);
-}
 
 /* In the indexer's streaming thread, so that the last progress is seen before the first word of the
  * answer. */
@@ -93,18 +63,18 @@ show_progress (Run *run, const GstStructure *progress)
         text, ", %d %% of the file", (int) (100 * CLAMP ((double) place / run->file_size, 0, 1)));
   }
 
-  g_mutex_lock (&run->lock);
+  g_mutex_lock (&run->console.lock);
   run->read_tokens = tokens;
   run->read_seconds = seconds;
   run->read_rate = rate;
   if (run->terminal) {
     fprintf (stderr, "\r%s\033[K", text->str);
-    run->line_open = TRUE;
+    run->console.line_open = TRUE;
   } else if (seconds - run->last_logged >= LOG_INTERVAL) {
     fprintf (stderr, "%s\n", text->str);
     run->last_logged = seconds;
   }
-  g_mutex_unlock (&run->lock);
+  g_mutex_unlock (&run->console.lock);
 }
 
 static GstBusSyncReply
@@ -123,24 +93,20 @@ static GstPadProbeReturn
 on_answer (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 {
   Run *run = user_data;
-  GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
-  gsize size = gst_buffer_get_size (buffer);
 
-  g_mutex_lock (&run->lock);
+  g_mutex_lock (&run->console.lock);
   if (!run->answer_begun) {
     run->answer_begun = TRUE;
     if (run->terminal) {
-      close_line (run);
+      console_close_line (&run->console);
     } else {
       fprintf (
           stderr, "reading: %u tokens, %.0f tokens/s, done\n", run->read_tokens, run->read_rate);
     }
     fputc ('\n', stderr);
   }
-  if (size > 0) {
-    gst_buffer_extract (buffer, size - 1, &run->answer_last, 1);
-  }
-  g_mutex_unlock (&run->lock);
+  console_note_answer (&run->console, GST_PAD_PROBE_INFO_BUFFER (info));
+  g_mutex_unlock (&run->console.lock);
   return GST_PAD_PROBE_OK;
 }
 
@@ -154,10 +120,10 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
   switch (GST_MESSAGE_TYPE (message)) {
   case GST_MESSAGE_ERROR:
     gst_message_parse_error (message, &error, &debug);
-    say (
-        run, "lychee-summarize: error: ", "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    console_say (&run->console, "lychee-summarize: error: ", "%s: %s",
+        GST_MESSAGE_SRC_NAME (message), error->message);
     if (run->verbose && debug != NULL) {
-      say (run, "  ", "%s", debug);
+      console_say (&run->console, "  ", "%s", debug);
     }
     run->exit_status = 1;
     g_main_loop_quit (run->loop);
@@ -168,15 +134,16 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
     if (g_error_matches (error, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE)) {
       break;
     }
-    say (run, "lychee-summarize: warning: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
-        error->message);
+    console_say (&run->console, "lychee-summarize: warning: ", "%s: %s",
+        GST_MESSAGE_SRC_NAME (message), error->message);
     if (run->verbose && debug != NULL) {
-      say (run, "  ", "%s", debug);
+      console_say (&run->console, "  ", "%s", debug);
     }
     break;
   case GST_MESSAGE_INFO:
     gst_message_parse_info (message, &error, NULL);
-    say (run, "lychee-summarize: ", "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    console_say (&run->console, "lychee-summarize: ", "%s: %s", GST_MESSAGE_SRC_NAME (message),
+        error->message);
     break;
   case GST_MESSAGE_ELEMENT:
     if (gst_message_has_name (message, "lychee-answer")) {
@@ -224,12 +191,12 @@ print_figures (Run *run)
       "answer-tokens", G_TYPE_UINT, &answer_tokens, "seconds-to-first", G_TYPE_DOUBLE, &to_first,
       "seconds", G_TYPE_DOUBLE, &seconds, "truncated", G_TYPE_BOOLEAN, &truncated, NULL);
   if (truncated) {
-    say (run, "lychee-summarize: warning: ",
+    console_say (&run->console, "lychee-summarize: warning: ",
         "the transcript is longer than the model's context: the answer knows its first %u tokens",
         transcript_tokens);
   }
   /* The first token's time is the question's; the rate is that of the others. */
-  say (run, "\n",
+  console_say (&run->console, "\n",
       "%u tokens read in %.1f s (%.0f tokens/s); first word after %.2f s; %u tokens of answer%s, "
       "%.0f tokens/s",
       run->read_tokens > 0 ? run->read_tokens : transcript_tokens, run->read_seconds,
@@ -324,7 +291,7 @@ main (int argc, char **argv)
   int max_tokens = DEFAULT_MAX_TOKENS;
   gboolean only_print = FALSE;
   g_auto (GStrv) files = NULL;
-  Run run = { .terminal = isatty (STDERR_FILENO) };
+  Run run = { .console = { .err = stderr, .line_end = "\n" }, .terminal = isatty (STDERR_FILENO) };
   /* The prompt is taken as it is, like a file's name: it is UTF-8 in any locale. */
   const GOptionEntry options[] = {
     { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &prompt, "What to ask (" DEFAULT_PROMPT ")",
@@ -419,7 +386,7 @@ main (int argc, char **argv)
   }
   gst_object_ref_sink (pipeline);
 
-  g_mutex_init (&run.lock);
+  g_mutex_init (&run.console.lock);
   run.loop = g_main_loop_new (NULL, FALSE);
   run.parse = gst_bin_get_by_name (GST_BIN (pipeline), "parse");
   sink = gst_bin_get_by_name (GST_BIN (pipeline), "sink");
@@ -440,27 +407,28 @@ main (int argc, char **argv)
   g_source_remove (watch);
 
   /* Standard output ends in a newline whatever the model said. */
-  if (run.answer_last != 0 && run.answer_last != '\n') {
+  if (run.console.answer_last != 0 && run.console.answer_last != '\n') {
     fputc ('\n', stdout);
-    run.answer_last = '\n';
+    run.console.answer_last = '\n';
     if (fflush (stdout) != 0 && run.exit_status == 0) {
-      say (&run, "lychee-summarize: error: ", "standard output: %s", g_strerror (errno));
+      console_say (
+          &run.console, "lychee-summarize: error: ", "standard output: %s", g_strerror (errno));
       run.exit_status = 1;
     }
   }
   if (run.interrupted) {
-    say (&run, "lychee-summarize: ", "interrupted");
+    console_say (&run.console, "lychee-summarize: ", "interrupted");
     run.exit_status = 130;
   } else if (get_reason (&run) != NULL) {
     /* Where it failed, the error has said so. */
     if (run.exit_status == 0) {
-      say (&run, "lychee-summarize: error: ", "%s", get_reason (&run));
+      console_say (&run.console, "lychee-summarize: error: ", "%s", get_reason (&run));
     }
     run.exit_status = 1;
   } else if (run.answer != NULL) {
     print_figures (&run);
   } else if (run.exit_status == 0) {
-    say (&run, "lychee-summarize: error: ", "the pipeline ended without an answer");
+    console_say (&run.console, "lychee-summarize: error: ", "the pipeline ended without an answer");
     run.exit_status = 1;
   }
 
@@ -470,6 +438,6 @@ main (int argc, char **argv)
   g_clear_pointer (&run.answer, gst_structure_free);
   gst_clear_object (&run.parse);
   g_main_loop_unref (run.loop);
-  g_mutex_clear (&run.lock);
+  g_mutex_clear (&run.console.lock);
   return run.exit_status;
 }

@@ -19,6 +19,22 @@ program_fail (Program *program, const char *format, ...)
   program->status = 1;
 }
 
+gboolean
+program_parse (
+    Program *program, const char *summary, const GOptionEntry *options, int *argc, char ***argv)
+{
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr (GError) error = NULL;
+
+  g_option_context_set_summary (context, summary);
+  g_option_context_add_main_entries (context, options, NULL);
+  g_option_context_add_group (context, gst_init_get_option_group ());
+  if (g_option_context_parse (context, argc, argv, &error))
+    return TRUE;
+  program_fail (program, "%s", error->message);
+  return FALSE;
+}
+
 static gboolean
 on_bus (GstBus *bus, GstMessage *message, gpointer user_data)
 {

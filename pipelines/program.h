@@ -18,6 +18,9 @@ typedef struct {
 /* Prints "NAME: error: ..." and makes it the exit status. */
 void program_fail (Program *program, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
+/* Reads the command line, GStreamer's options too. FALSE: it was said what is wrong with it. */
+gboolean program_parse (
+    Program *program, const char *summary, const GOptionEntry *options, int *argc, char ***argv);
 /* Makes the pipeline: @file, or else @source (a launch line that gives text), and behind it @rest.
  * The element "source" reads the file. FALSE: it was said why not. */
 gboolean program_open (Program *program, const char *file, const char *source, const char *rest);

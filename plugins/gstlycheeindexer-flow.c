@@ -89,7 +89,7 @@ ids_are_valid (GstLycheeIndexer *self, LycheeChunk *chunk)
 static void
 leave_out (GstLycheeIndexer *self, LycheeChunk *chunk)
 {
-  GstClockTime end = gst_lychee_indexer_end_of_chunk (chunk);
+  GstClockTime end = lychee_chunk_get_end (chunk);
 
   self->left_tokens += chunk->n_ids;
   self->left_chunks++;
@@ -213,7 +213,7 @@ is_last_chunk (LycheeCache *cache, LycheeChunk *chunk)
 static void
 note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
 {
-  GstClockTime end = gst_lychee_indexer_end_of_chunk (chunk);
+  GstClockTime end = lychee_chunk_get_end (chunk);
 
   self->unsaved = TRUE;
   self->reading.tokens += chunk->n_ids;

@@ -68,6 +68,5 @@ gboolean gst_lychee_indexer_ensure_session (GstLycheeIndexer *self);
 void gst_lychee_indexer_save_session (GstLycheeIndexer *self);
 /* Counts what the session holds. */
 void gst_lychee_indexer_count_read (GstLycheeIndexer *self);
-GstClockTime gst_lychee_indexer_end_of_chunk (LycheeChunk *chunk);
 
 G_END_DECLS

@@ -46,14 +46,6 @@ dup_location (GstLycheeIndexer *self)
   return location;
 }
 
-GstClockTime
-gst_lychee_indexer_end_of_chunk (LycheeChunk *chunk)
-{
-  if (chunk->pts == LYCHEE_TIME_NONE)
-    return GST_CLOCK_TIME_NONE;
-  return chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
-}
-
 /* Counts what the session holds. */
 void
 gst_lychee_indexer_count_read (GstLycheeIndexer *self)
@@ -64,7 +56,7 @@ gst_lychee_indexer_count_read (GstLycheeIndexer *self)
   self->reading.tokens = self->reading.chunks = 0;
   for (; (chunk = lychee_cache_get_chunk (cache, self->reading.chunks, NULL)) != NULL;
        self->reading.chunks++) {
-    GstClockTime end = gst_lychee_indexer_end_of_chunk (chunk);
+    GstClockTime end = lychee_chunk_get_end (chunk);
 
     self->reading.tokens += chunk->n_ids;
     if (GST_CLOCK_TIME_IS_VALID (end) &&

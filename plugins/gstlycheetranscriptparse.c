@@ -40,14 +40,7 @@ enum {
   PROP_ENCODING,
   PROP_MAX_REORDER,
   PROP_STATS,
-  /* of the hygiene */
-  PROP_MARKUP,
-  PROP_SPEAKERS,
-  PROP_SPEAKER_LABELS,
-  PROP_ROLLING,
-  PROP_LOOPS,
-  PROP_DUPLICATES,
-  PROP_PARTIALS,
+  PROP_HYGIENE, /* the first of the hygiene's */
 };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK,
@@ -76,41 +69,27 @@ static void gst_lychee_transcript_parse_get_property (
 static GstStateChangeReturn gst_lychee_transcript_parse_change_state (
     GstElement *element, GstStateChange transition);
 
-static void
-install_switch (
-    GObjectClass *object_class, guint id, const char *name, const char *nick, const char *blurb)
-{
-  g_object_class_install_property (object_class, id,
-      g_param_spec_boolean (name, nick, blurb, TRUE,
-          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
-}
-
+/* The hygiene's properties are the element's, under the same names. */
 static void
 install_hygiene_properties (GObjectClass *object_class)
 {
-  install_switch (object_class, PROP_MARKUP, "markup", "Markup",
-      "Take out tags, override blocks and escapes, and decode entities");
-  install_switch (object_class, PROP_SPEAKERS, "speakers", "Speakers",
-      "Find out from labels and marks in the text (Ann:, >>, [SPEAKER_01]) who speaks");
-  install_switch (object_class, PROP_ROLLING, "rolling", "Rolling captions",
-      "Keep once the lines that rolling captions show again");
-  install_switch (object_class, PROP_LOOPS, "loops", "Loops",
-      "Keep once the sentences that a recogniser repeats over and over");
-  install_switch (object_class, PROP_DUPLICATES, "duplicates", "Duplicates",
-      "Keep once the cues that are there twice, with the same time");
-  install_switch (object_class, PROP_PARTIALS, "partials", "Partial hypotheses",
-      "Replace a recogniser's hypotheses by their last");
+  GParamFlags flags = G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY;
+  GObjectClass *hygiene_class = g_type_class_ref (LYCHEE_TYPE_HYGIENE);
+  guint n;
+  g_autofree GParamSpec **pspecs = g_object_class_list_properties (hygiene_class, &n);
 
-  /**
-   * lycheetranscriptparse:speaker-labels:
-   *
-   * Which buffers' text begins with the speaker's name, as in "Ann: Good morning".
-   */
-  g_object_class_install_property (object_class, PROP_SPEAKER_LABELS,
-      g_param_spec_enum ("speaker-labels", "Speaker labels",
-          "Which cues begin with the speaker's name", LYCHEE_TYPE_SPEAKER_LABELS,
-          LYCHEE_SPEAKER_LABELS_CHANGE,
-          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+  for (guint i = 0; i < n; i++) {
+    const char *name = pspecs[i]->name, *nick = g_param_spec_get_nick (pspecs[i]);
+    const char *blurb = g_param_spec_get_blurb (pspecs[i]);
+    const GValue *value = g_param_spec_get_default_value (pspecs[i]);
+
+    g_object_class_install_property (object_class, PROP_HYGIENE + i,
+        G_VALUE_HOLDS_BOOLEAN (value)
+            ? g_param_spec_boolean (name, nick, blurb, g_value_get_boolean (value), flags)
+            : g_param_spec_enum (
+                  name, nick, blurb, G_VALUE_TYPE (value), g_value_get_enum (value), flags));
+  }
+  g_type_class_unref (hygiene_class);
 }
 
 static void
@@ -243,17 +222,11 @@ gst_lychee_transcript_parse_set_property (
     self->max_reorder = g_value_get_uint64 (value);
     GST_OBJECT_UNLOCK (self);
     break;
-  case PROP_MARKUP:
-  case PROP_SPEAKERS:
-  case PROP_SPEAKER_LABELS:
-  case PROP_ROLLING:
-  case PROP_LOOPS:
-  case PROP_DUPLICATES:
-  case PROP_PARTIALS:
-    g_object_set_property (G_OBJECT (self->hygiene), pspec->name, value);
-    break;
   default:
-    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    if (id >= PROP_HYGIENE)
+      g_object_set_property (G_OBJECT (self->hygiene), pspec->name, value);
+    else
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
 }
 
@@ -314,17 +287,11 @@ gst_lychee_transcript_parse_get_property (
   case PROP_STATS:
     g_value_take_boxed (value, get_stats (self));
     break;
-  case PROP_MARKUP:
-  case PROP_SPEAKERS:
-  case PROP_SPEAKER_LABELS:
-  case PROP_ROLLING:
-  case PROP_LOOPS:
-  case PROP_DUPLICATES:
-  case PROP_PARTIALS:
-    g_object_get_property (G_OBJECT (self->hygiene), pspec->name, value);
-    break;
   default:
-    G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
+    if (id >= PROP_HYGIENE)
+      g_object_get_property (G_OBJECT (self->hygiene), pspec->name, value);
+    else
+      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
 }
 

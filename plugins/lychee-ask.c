@@ -185,7 +185,7 @@ lychee_cache_get_end_time (LycheeCache *cache)
     g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (cache, i - 1, NULL);
 
     if (chunk != NULL && chunk->pts != LYCHEE_TIME_NONE)
-      return chunk->pts + (chunk->duration != LYCHEE_TIME_NONE ? chunk->duration : 0);
+      return lychee_chunk_get_end (chunk);
   }
   return GST_CLOCK_TIME_NONE;
 }

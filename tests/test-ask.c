@@ -3,7 +3,7 @@
 /* LycheeSession: text in, questions about parts of it, and what happens when room runs out. */
 
 #include "lychee-cache-private.h"
-#include "lychee-session.h"
+#include "session-fixture.h"
 #include "tiny-model.h"
 
 #include <glib/gstdio.h>
@@ -34,23 +34,11 @@ load (guint n_layers, guint n_context)
   return loaded;
 }
 
-/* Chunk @number is said in second @number. */
-static LycheeChunk *
-new_chunk (guint64 number)
-{
-  gint32 ids[12];
-
-  for (guint i = 0; i < G_N_ELEMENTS (ids); i++)
-    ids[i] = (number * 37 + i * 11) % 200 + 3;
-  return lychee_chunk_new (ids, G_N_ELEMENTS (ids), "words", NULL, number * SECOND, SECOND,
-      LYCHEE_BOUNDARY_WORD, 0, number);
-}
-
 static gboolean
 read_chunks (LycheeSession *session, guint first, guint n, GError **error)
 {
   for (guint i = first; i < first + n; i++) {
-    g_autoptr (LycheeChunk) chunk = new_chunk (i);
+    g_autoptr (LycheeChunk) chunk = new_chunk (i, 12);
 
     if (!lychee_session_append (session, chunk, NULL, error))
       return FALSE;
@@ -164,16 +152,6 @@ test_overflow_error (void)
 
   g_assert_false (read_chunks (session, 0, 100, &error));
   g_assert_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_FULL);
-}
-
-static guint64
-get_count (LycheeSession *session, const char *name)
-{
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
-  guint64 n = 0;
-
-  g_assert_true (g_variant_lookup (stats, name, "t", &n));
-  return n;
 }
 
 static void
@@ -370,15 +348,6 @@ test_append_again (void)
   g_assert_true (g_str_has_prefix (read, words));
   g_assert_true (g_str_has_suffix (read, "零下。 Done."));
   g_assert_cmpuint (strlen (read), ==, strlen (words) + strlen (" Done."));
-}
-
-static gboolean
-collect (const char *text, gpointer user_data)
-{
-  g_assert_cmpuint (strlen (text), >, 0);
-  g_assert_true (g_utf8_validate (text, -1, NULL));
-  g_string_append (user_data, text);
-  return TRUE;
 }
 
 /* Each string of an answer, made a stop string, ends it before itself. */

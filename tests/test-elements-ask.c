@@ -499,43 +499,51 @@ test_json_empty (void)
   test_chain_clear (&chain);
 }
 
-/* Two at the same time: both begin before either is over, and neither changes the other. */
+/* Two at the same time: the second is made from beginning to end while downstream holds the first
+ * in its middle, and neither changes the other. */
 static void
 test_parallel (void)
 {
   Chain chain;
-  GstBuffer *buffer;
+  Hold hold;
+  GstElement *decoder;
+  GstMessage *message;
   g_autoptr (JsonParser) parser = json_parser_new ();
-  g_autofree char *expected = NULL;
+  g_autofree char *expected = test_own_answer (0, 5, "What?", NULL, 20);
   guint begun = 0;
 
   test_chain_init (&chain, CHAIN "max-answers=2 " JSON, TEST_TEXT_CAPS);
+  decoder = test_chain_get (&chain, "d");
+  test_hold_at (&hold, &chain, 2);
   test_chain_say_much (&chain, 0, 5);
   settle (&chain, 5);
   g_free (ask (&chain, "What?", NULL));
+  test_hold_wait (&hold);
+  /* Answers that go downstream at once do not wait for it before. */
+  gst_util_set_object_arg (G_OBJECT (decoder), "stream", "answer");
   g_free (ask (&chain, "What?", NULL));
+  message = wait_answer (&chain, "2", NULL);
+  g_assert_cmpstr (test_get_string (message, "text"), ==, expected);
+  gst_message_unref (message);
+  test_hold_release (&hold);
+  message = wait_answer (&chain, "1", NULL);
+  g_assert_cmpstr (test_get_string (message, "text"), ==, expected);
+  gst_message_unref (message);
+
   for (guint n_answers = 0; n_answers < 2;) {
+    GstBuffer *buffer = gst_harness_pull (chain.harness);
     JsonObject *object;
 
-    buffer = gst_harness_pull (chain.harness);
     g_assert_nonnull (buffer);
     object = parse_line (buffer, parser);
-    if (g_str_equal (json_object_get_string_member (object, "type"), "text")) {
-      begun |= 1 << g_ascii_strtoull (json_object_get_string_member (object, "id"), NULL, 10);
-    } else {
-      g_assert_cmpuint (begun, ==, 6);
-      n_answers++;
-    }
+    begun |= 1 << g_ascii_strtoull (json_object_get_string_member (object, "id"), NULL, 10);
+    n_answers += !g_str_equal (json_object_get_string_member (object, "type"), "text");
     gst_buffer_unref (buffer);
   }
-  expected = test_own_answer (0, 5, "What?", NULL, 20);
-  for (guint i = 0; i < 2; i++) {
-    GstMessage *message = wait_answer (&chain, NULL, NULL);
-
-    g_assert_cmpstr (test_get_string (message, "text"), ==, expected);
-    gst_message_unref (message);
-  }
+  g_assert_cmpuint (begun, ==, 6);
   end (&chain);
+  test_hold_clear (&hold);
+  gst_object_unref (decoder);
   test_chain_clear (&chain);
 }
 

@@ -4,7 +4,7 @@
  * needs is known. */
 
 #include "lychee-cache-private.h"
-#include "lychee-session.h"
+#include "session-fixture.h"
 #include "tiny-model.h"
 
 #define SESSIONS 16
@@ -39,19 +39,6 @@ read_chunk (LycheeSession *session, guint number, guint i)
   g_assert_no_error (error);
 }
 
-static char *
-ask (LycheeSession *session)
-{
-  g_autoptr (LycheeQuestion) question =
-      g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "Well?", "max-tokens", 10, NULL);
-  g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeAnswer) answer =
-      lychee_session_ask (session, question, NULL, NULL, NULL, &error);
-
-  g_assert_no_error (error);
-  return g_strdup (lychee_answer_get_text (answer));
-}
-
 static gpointer
 run (gpointer data)
 {
@@ -61,7 +48,7 @@ run (gpointer data)
     read_chunk (l->session, l->number, i);
     g_atomic_int_inc (&l->n_read);
     if (i == CHUNKS / 2)
-      g_free (ask (l->session));
+      g_free (ask_text (l->session, 10));
   }
   if (g_atomic_int_add (&n_finished, 1) == 0) {
     gint n = CHUNKS;
@@ -70,18 +57,8 @@ run (gpointer data)
       n = MIN (n, g_atomic_int_get (&live[i].n_read));
     g_atomic_int_set (&least, n);
   }
-  l->answer = ask (l->session);
+  l->answer = ask_text (l->session, 10);
   return NULL;
-}
-
-static guint64
-get_bytes (LycheeSession *session, const char *name)
-{
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
-  guint64 n = 0;
-
-  g_assert_true (g_variant_lookup (stats, name, "t", &n));
-  return n;
 }
 
 static void
@@ -105,12 +82,12 @@ test_many (void)
 
     for (guint j = 0; j < CHUNKS; j++)
       read_chunk (alone, i, j);
-    answer = ask (alone);
+    answer = ask_text (alone, 10);
     g_assert_cmpstr (live[i].answer, ==, answer);
     g_assert_cmpuint (
-        get_bytes (live[i].session, "cache-bytes"), ==, get_bytes (alone, "cache-bytes"));
+        get_count (live[i].session, "cache-bytes"), ==, get_count (alone, "cache-bytes"));
     g_assert_cmpuint (
-        get_bytes (live[i].session, "index-bytes"), ==, get_bytes (alone, "index-bytes"));
+        get_count (live[i].session, "index-bytes"), ==, get_count (alone, "index-bytes"));
     g_free (live[i].answer);
     g_object_unref (live[i].session);
   }
@@ -128,7 +105,7 @@ test_forks (void)
 
   for (guint i = 0; i < 60; i++)
     read_chunk (session, 0, i);
-  g_assert_cmpuint (get_bytes (session, "cache-bytes") * SESSIONS, >, limit);
+  g_assert_cmpuint (get_count (session, "cache-bytes") * SESSIONS, >, limit);
   for (guint i = 0; i < SESSIONS; i++) {
     g_autoptr (GError) error = NULL;
 
@@ -137,7 +114,7 @@ test_forks (void)
     read_chunk (forks[i], i, 60);
   }
   for (guint i = 0; i < SESSIONS; i++) {
-    g_free (ask (forks[i]));
+    g_free (ask_text (forks[i], 10));
     g_object_unref (forks[i]);
   }
 }

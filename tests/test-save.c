@@ -5,7 +5,7 @@
 
 #include "lychee-file.h"
 #include "lychee-forward.h"
-#include "lychee-session.h"
+#include "session-fixture.h"
 #include "tiny-model.h"
 
 #include <glib/gstdio.h>
@@ -112,19 +112,6 @@ assert_same (LycheeSession *a, LycheeSession *b)
 }
 
 static char *
-ask (LycheeSession *session)
-{
-  g_autoptr (LycheeQuestion) question =
-      g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "Well?", "max-tokens", 20, NULL);
-  g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeAnswer) answer =
-      lychee_session_ask (session, question, NULL, NULL, NULL, &error);
-
-  g_assert_no_error (error);
-  return g_strdup (lychee_answer_get_text (answer));
-}
-
-static char *
 save (LycheeSession *session)
 {
   char *path = g_build_filename (dir, "session", NULL);
@@ -157,8 +144,8 @@ test_round (gconstpointer data)
     g_unlink (path);
     g_object_set (loaded, "budget", 200, NULL);
     assert_same (session, loaded);
-    one = ask (session);
-    other = ask (loaded);
+    one = ask_text (session, 20);
+    other = ask_text (loaded, 20);
     g_assert_cmpstr (one, ==, other);
     if (lengths[i] < 70) {
       read_chunks (session, lengths[i], 15);
@@ -220,7 +207,7 @@ test_mutated (void)
 
   read_chunks (session, 0, 10);
   read_chunks (live, 50, 5);
-  before = ask (live);
+  before = ask_text (live, 20);
   path = save (session);
   g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
   for (guint i = 0; i < MUTATIONS; i++) {
@@ -262,7 +249,7 @@ test_mutated (void)
     file = write_file (longer, size + 1);
     assert_refused (live, file, "one byte longer");
   }
-  after = ask (live);
+  after = ask_text (live, 20);
   g_assert_cmpstr (before, ==, after);
 }
 
@@ -426,12 +413,12 @@ test_busy (void)
   read_chunks (session, 0, 1);
   thread = g_thread_new ("save", save_often, session);
   read_chunks (session, 1, 60);
-  g_free (ask (session));
+  g_free (ask_text (session, 20));
   g_thread_join (thread);
   path = g_build_filename (dir, "session", NULL);
   loaded = lychee_session_new (model);
   g_assert_true (lychee_session_load (loaded, path, NULL, NULL));
-  g_free (ask (loaded));
+  g_free (ask_text (loaded, 20));
 }
 
 /* A fork has what was read, shares it, and goes its own way. */

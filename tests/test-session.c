@@ -2,24 +2,13 @@
 
 /* LycheeSession: reading, asking, cancelling and running out of room, on a tiny random model. */
 
-#include "lychee-session.h"
+#include "session-fixture.h"
 #include "tiny-model.h"
 
 #include <string.h>
 
 static char *dir;
 static LycheeModel *model;
-
-static LycheeChunk *
-new_chunk (guint64 number, guint n)
-{
-  g_autofree gint32 *ids = g_new (gint32, n);
-
-  for (guint i = 0; i < n; i++)
-    ids[i] = (number * 37 + i * 11) % 200 + 3;
-  return lychee_chunk_new (ids, n, "words", NULL, number * G_GUINT64_CONSTANT (1000000000),
-      G_GUINT64_CONSTANT (1000000000), LYCHEE_BOUNDARY_WORD, 0, number);
-}
 
 static void
 read_chunks (LycheeSession *session, guint first, guint n)
@@ -107,15 +96,6 @@ test_same (void)
   g_assert_cmpstr (lychee_answer_get_text (c), ==, lychee_answer_get_text (d));
   e = ask (session, other, 40);
   g_assert_cmpstr (lychee_answer_get_text (c), !=, lychee_answer_get_text (e));
-}
-
-static gboolean
-collect (const char *text, gpointer user_data)
-{
-  g_assert_cmpuint (strlen (text), >, 0);
-  g_assert_true (g_utf8_validate (text, -1, NULL));
-  g_string_append (user_data, text);
-  return TRUE;
 }
 
 static void
@@ -451,16 +431,6 @@ test_threads (void)
   read_chunks (session, 1, 40);
   for (guint i = 0; i < 2; i++)
     g_thread_join (threads[i]);
-}
-
-static guint64
-get_count (LycheeSession *session, const char *name)
-{
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
-  guint64 n;
-
-  g_assert_true (g_variant_lookup (stats, name, "t", &n));
-  return n;
 }
 
 static double

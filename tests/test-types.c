@@ -67,6 +67,26 @@ test_chunk_empty (void)
 }
 
 static void
+test_chunk_end (void)
+{
+  static const struct {
+    guint64 pts, duration, end;
+  } cases[] = {
+    { 10, 20, 30 },
+    { 10, LYCHEE_TIME_NONE, 10 },
+    { LYCHEE_TIME_NONE, 20, LYCHEE_TIME_NONE },
+    { LYCHEE_TIME_NONE, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    g_autoptr (LycheeChunk) chunk = lychee_chunk_new (
+        NULL, 0, "", NULL, cases[i].pts, cases[i].duration, LYCHEE_BOUNDARY_END, NAN, 0);
+
+    g_assert_cmpuint (lychee_chunk_get_end (chunk), ==, cases[i].end);
+  }
+}
+
+static void
 test_chunk_empty_speaker (void)
 {
   g_autoptr (LycheeChunk) chunk =
@@ -143,6 +163,7 @@ main (int argc, char **argv)
   g_test_add_func ("/types/boundary/enum", test_boundary_enum);
   g_test_add_func ("/types/chunk/copies", test_chunk_copies);
   g_test_add_func ("/types/chunk/empty", test_chunk_empty);
+  g_test_add_func ("/types/chunk/end", test_chunk_end);
   g_test_add_func ("/types/chunk/empty-speaker", test_chunk_empty_speaker);
   g_test_add_func ("/types/chunk/invalid-text", test_chunk_invalid_text);
   g_test_add_func ("/types/chunk/boxed", test_chunk_boxed);

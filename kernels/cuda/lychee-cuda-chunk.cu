@@ -198,19 +198,8 @@ template <typename T>
 static int
 launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
 {
-  switch (p->head_dim) {
-  case 64:
-    return launch<T, 64> (p, stream);
-  case 80:
-    return launch<T, 80> (p, stream);
-  case 96:
-    return launch<T, 96> (p, stream);
-  case 128:
-    return launch<T, 128> (p, stream);
-  case 256:
-    return launch<T, 256> (p, stream);
-  }
-  return (int) cudaErrorInvalidValue;
+  return lychee_with_head_dim (
+      p->head_dim, [=] (auto dim) { return launch<T, decltype (dim)::value> (p, stream); });
 }
 
 int

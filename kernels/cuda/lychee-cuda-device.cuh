@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include <type_traits>
+
 #include "lychee-cuda-kernels.h"
 
 #define LYCHEE_LOG2E 1.44269504088896340736f
@@ -361,4 +363,25 @@ lychee_block_scan (int x, int *scratch, int *total)
   }
   *total = all;
   return before + sum - x;
+}
+
+/* What @launch returns for the head size as a constant, or an error: the sizes that there are
+ * attention kernels for. */
+template <typename Launch>
+static int
+lychee_with_head_dim (int head_dim, Launch launch)
+{
+  switch (head_dim) {
+  case 64:
+    return launch (std::integral_constant<int, 64> ());
+  case 80:
+    return launch (std::integral_constant<int, 80> ());
+  case 96:
+    return launch (std::integral_constant<int, 96> ());
+  case 128:
+    return launch (std::integral_constant<int, 128> ());
+  case 256:
+    return launch (std::integral_constant<int, 256> ());
+  }
+  return (int) cudaErrorInvalidValue;
 }

@@ -7,12 +7,8 @@
 
 #include <cuda_runtime.h>
 
+#include "../lychee-ranking.h"
 #include "lychee-cuda.h"
-
-/* As LYCHEE_OPEN_ROWS and LYCHEE_OPEN_BEAM of the library's index: rows of nodes that are opened.
- */
-#define LYCHEE_CUDA_OPEN_ROWS 3072
-#define LYCHEE_CUDA_OPEN_BEAM 2
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
 #define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)

@@ -7,8 +7,6 @@
 
 #define THREADS 512
 #define WARPS (THREADS / 32)
-/* LYCHEE_LEAF_SPREADS of the library's index: how much of its spread a leaf is ranked nearer by. */
-#define LEAF_SPREADS 2
 #define MAP_BITS (1 << 17) /* rows that are brought into order at a time */
 #define MAP_WORDS (MAP_BITS / 32)
 #define MAX_SHARED (96 << 10)
@@ -442,15 +440,15 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
         sum += q[i * s.dim + d] * q[i * s.dim + d];
       sum = lychee_warp_sum (sum);
       if (threadIdx.x % 32 == 0)
-        s.times[i] = LEAF_SPREADS * p.scale * sqrtf (sum);
+        s.times[i] = LYCHEE_LEAF_SPREADS * p.scale * sqrtf (sum);
     }
     score_nodes (p, s);
     weigh (s, z, weight, p.max_nodes, s.head.n_nodes);
     for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
       node_most[i] = s.most[i];
     if (budget > 0) {
-      float open = p.beam > 0 ? p.beam * budget
-                              : LYCHEE_CUDA_OPEN_ROWS + (float) LYCHEE_CUDA_OPEN_BEAM * budget;
+      float open =
+          p.beam > 0 ? p.beam * budget : LYCHEE_OPEN_ROWS + (float) LYCHEE_OPEN_BEAM * budget;
       int left, ties = 0;
       unsigned threshold;
 
