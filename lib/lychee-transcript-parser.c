@@ -30,15 +30,16 @@
  *
  * Where a damaged file can be read in two ways, the one is taken that loses no words:
  *
- * - A line of times begins with a time, behind a number at most, or has only marks and digits before
- *   its arrow; "from 00:01 --> 00:02" is said. Another arrow, a dash, a comma or a gap does in its
- *   place between times so exact that nobody says them. The line begins a cue also where an empty
+ * - A line of times begins with a time, behind a number at most, or has only marks and digits
+ * before its arrow; "from 00:01 --> 00:02" is said. Another arrow, a dash, a comma or a gap does in
+ * its place between times so exact that nobody says them. The line begins a cue also where an empty
  *   line is missing; the words behind its times are the cue's first.
  * - The line before the times is the cue's number where it counts on. It is the cue's name where
  *   others have names, or where it looks like what programs write; else it is said.
  * - A cue whose times cannot be read begins where the one before it ends.
  * - Text before the first cue is said, a moment before it; a style sheet ends with its last brace.
- * - Plain text that turns out to be a file of another kind, with text before it, is read on as that.
+ * - Plain text that turns out to be a file of another kind, with text before it, is read on as
+ * that.
  *
  * ## Order
  *
