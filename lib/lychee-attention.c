@@ -50,6 +50,7 @@ struct _LycheeAttention {
   guint group; /* query heads that share a KV head */
   guint head_dim;
   float scale;
+  float cap;       /* 0: none */
   gboolean *local; /* [n_layers] */
   guint window;    /* keys that a local layer's token sees, its own included */
   guint *global;   /* [n_global] the layers that are not local, ascending */
@@ -109,16 +110,18 @@ lychee_attention_new (
   a->next_upkeep = g_new0 (gint, n_layers);
   a->local = g_new0 (gboolean, n_layers);
   a->global = g_new (guint, n_layers);
-  lychee_attention_set_layers (a, NULL, 0, 0);
+  lychee_attention_set_layers (a, NULL, 0, 0, 0);
   a->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
   g_mutex_init (&a->error_lock);
   return a;
 }
 
 void
-lychee_attention_set_layers (LycheeAttention *a, const gboolean *local, guint window, float scale)
+lychee_attention_set_layers (
+    LycheeAttention *a, const gboolean *local, guint window, float scale, float cap)
 {
   a->scale = scale > 0 ? scale : 1.0f / sqrtf (a->head_dim);
+  a->cap = cap;
   a->window = window;
   a->n_global = 0;
   for (guint i = 0; i < a->n_layers; i++) {
@@ -584,7 +587,8 @@ get_block (LycheeAttention *a, guint layer, guint job, Block *b)
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
   b->first_position = a->place + b->first_token;
-  b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
+  b->queries =
+      (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL, .cap = a->cap };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
 
