@@ -174,19 +174,6 @@ absolute_path (const char *path)
   return path != NULL ? g_canonicalize_filename (path, NULL) : NULL;
 }
 
-/* Has @path loaded, and tells @element and the pipeline of it. (transfer full) */
-static LycheeModelLoad *
-start_to_load (GstElement *element, const char *path, gboolean named)
-{
-  LycheeModelLoad *load = lychee_model_load_start (element, path, named);
-  GstContext *context = lychee_model_load_new_context (load);
-
-  gst_element_set_context (element, context);
-  gst_element_post_message (
-      element, gst_message_new_have_context (GST_OBJECT_CAST (element), context));
-  return load;
-}
-
 /* Own context, downstream, upstream, the application, and last a fresh one, which the others are
  * told of. (transfer full) */
 static LycheeModelLoad *
@@ -221,7 +208,7 @@ find_or_load (GstElement *element, const char *path)
     file = absolute_path (environment);
   else
     file = g_strdup (LYCHEE_DEFAULT_MODEL);
-  load = start_to_load (element, file, path != NULL);
+  load = lychee_model_load_start (element, file, path != NULL);
   g_free (file);
   return load;
 }
@@ -342,7 +329,7 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
     g_rec_mutex_lock (&context_lock);
     load = load_from_own_context (element, path);
     if (load == NULL)
-      load = start_to_load (element, path, TRUE);
+      load = lychee_model_load_start (element, path, TRUE);
     g_rec_mutex_unlock (&context_lock);
   }
 

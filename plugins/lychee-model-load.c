@@ -142,8 +142,12 @@ LycheeModelLoad *
 lychee_model_load_start (GstElement *element, const char *path, gboolean named)
 {
   LycheeModelLoad *load = lychee_model_load_new (NULL, path);
+  GstContext *context = lychee_model_load_new_context (load);
 
   load->named = named;
+  gst_element_set_context (element, context);
+  gst_element_post_message (
+      element, gst_message_new_have_context (GST_OBJECT_CAST (element), context));
   post_start (element, load);
   gst_element_call_async (
       element, run, lychee_model_load_ref (load), (GDestroyNotify) lychee_model_load_unref);

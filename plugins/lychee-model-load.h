@@ -14,8 +14,8 @@ typedef struct _LycheeModelLoad LycheeModelLoad;
 #define LYCHEE_TYPE_MODEL_LOAD (lychee_model_load_get_type ())
 GType lychee_model_load_get_type (void);
 
-/* Has @path loaded in a thread, and says so on the bus. @named: somebody asked for this file.
- * (transfer full) */
+/* Has @path loaded in a thread, and tells @element and the pipeline of it. @named: somebody asked
+ * for this file. (transfer full) */
 LycheeModelLoad *lychee_model_load_start (GstElement *element, const char *path, gboolean named);
 /* A model that somebody else loaded. (transfer full) */
 LycheeModelLoad *lychee_model_load_new (LycheeModel *model, const char *path);
