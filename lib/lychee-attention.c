@@ -26,6 +26,7 @@ lychee_attention_new (
   a->head_dim = head_dim;
   a->n_threads = n_threads;
   a->counters = g_new0 (Counters, n_threads);
+  a->loaded = g_new0 (LycheeLoadedRows, n_threads);
   a->next_unit = g_new0 (gint, n_layers);
   a->next_upkeep = g_new0 (gint, n_layers);
   a->local = g_new0 (gboolean, n_layers);
@@ -56,6 +57,11 @@ lychee_attention_free (LycheeAttention *a)
     lychee_selection_free (a->jobs[i].selection);
     g_free (a->jobs[i].q);
   }
+  for (guint i = 0; i < a->n_threads; i++) {
+    g_free (a->loaded[i].keys);
+    g_free (a->loaded[i].k);
+  }
+  g_free (a->loaded);
   g_free (a->jobs);
   g_free (a->counters);
   g_free (a->local);
