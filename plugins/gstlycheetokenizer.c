@@ -182,7 +182,8 @@ gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
   gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_query);
   gst_pad_use_fixed_caps (self->srcpad);
   gst_pad_set_event_function (self->srcpad, gst_lychee_tokenizer_src_event);
-  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_tokenizer_sink_event);
+  lychee_pad_set_event_function (
+      self->sinkpad, self->srcpad, &self->slot, gst_lychee_tokenizer_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -558,7 +559,9 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   if (!gst_pad_has_current_caps (self->srcpad) || !ensure_encoder (self)) {
     gst_buffer_unref (buffer);
     /* Shutting down takes the caps away too. */
-    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+    return GST_PAD_IS_FLUSHING (self->srcpad) || lychee_model_slot_is_flushing (&self->slot)
+               ? GST_FLOW_FLUSHING
+               : GST_FLOW_NOT_NEGOTIATED;
   }
   if (GST_BUFFER_IS_DISCONT (buffer)) {
     ret = gst_lychee_tokenizer_drain (self);
@@ -707,15 +710,10 @@ gst_lychee_tokenizer_change_state (GstElement *element, GstStateChange transitio
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (element);
   GstStateChangeReturn ret;
 
-  if (transition == GST_STATE_CHANGE_NULL_TO_READY &&
-      !lychee_model_slot_open (&self->slot, element))
-    return GST_STATE_CHANGE_FAILURE;
-
+  lychee_model_slot_before_change (&self->slot, element, transition);
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
-
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
     gst_lychee_tokenizer_reset (self);
-  else if (transition == GST_STATE_CHANGE_READY_TO_NULL)
-    lychee_model_slot_close (&self->slot, element);
+  lychee_model_slot_after_change (&self->slot, element, transition);
   return ret;
 }
