@@ -6,12 +6,17 @@
 /* SubRip and WebVTT: blocks of a number or name, a line of times, lines of text, an empty line.
  *
  * In the wild, empty lines are where they should not be, or missing; so a cue's text goes on until
- * the next line of times, and the line before that one is its number where it can be one. */
+ * the next line of times, and the line before that one is its number where it can be one.
+ *
+ * Whether the line before a cue's times is its name, which is not said, or speech whose empty line
+ * was lost, is a matter of judgement, and speech must not be lost: see is_name(). A style sheet
+ * goes on over an empty line while a brace is open. */
 
 typedef enum {
   STATE_HEADER,
   STATE_BODY,
   STATE_SKIPPING, /* a comment, a style sheet, a region: until the next empty line */
+  STATE_STYLE,    /* a style sheet: likewise, but not within braces */
 } State;
 
 typedef struct {
@@ -30,7 +35,9 @@ typedef struct {
 
   guint64 number; /* of the last cue that had one */
   gboolean has_number;
-  gboolean has_name; /* cues have names that are no numbers */
+  guint n_cues;
+  guint n_names;  /* that are no numbers */
+  guint n_braces; /* open in a style sheet */
   gboolean had_first;
   gboolean new_header; /* the next cue is the first of another file */
   guint64 latest;      /* start of the cues so far */
@@ -44,28 +51,6 @@ begins_block (const char *line, const char *kind)
 
   return strncmp (line, kind, length) == 0 &&
          (line[length] == '\0' || line[length] == ' ' || line[length] == '\t');
-}
-
-/* Whether all behind the times are settings of where the cue is shown; a broken one is no speech.
- */
-static gboolean
-is_settings (const char *rest)
-{
-  static const char *const names[] = {
-    "align:", "line:", "position:", "region:", "size:", "vertical:"
-  };
-  g_auto (GStrv) words = g_strsplit_set (rest, " \t", -1);
-
-  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
-    if (g_str_has_prefix (rest, names[i]))
-      return TRUE;
-  for (guint i = 0; words[i] != NULL; i++) {
-    const char *colon = strchr (words[i], ':');
-
-    if (*words[i] != '\0' && (colon == NULL || colon == words[i] || colon[1] == '\0'))
-      return FALSE;
-  }
-  return TRUE;
 }
 
 static void
@@ -123,13 +108,26 @@ append_line (CueReader *self, const char *line)
   }
 }
 
+/* Whether @line, between an empty line and a cue's times, is the cue's name. Where others have
+ * names it is, whatever it looks like; where they have none it is only if it looks like what
+ * programs write. The first cue's is, if it is one word. @all: there is nothing else that the cue
+ * before can say. */
+static gboolean
+is_name (CueReader *self, const char *line, gboolean all)
+{
+  if (self->n_names > 0)
+    return TRUE;
+  if (all || strpbrk (line, " \t") != NULL)
+    return FALSE;
+  return self->n_cues == 0 || strpbrk (line, "0123456789_/#") != NULL;
+}
+
 /* Whether the last line of the text is the number or name of the cue whose times come next. */
 static gboolean
 last_line_is_name (CueReader *self)
 {
   const char *line = self->text->str + self->last_line;
   gboolean adjacent = !self->after_empty;
-  gboolean only_line = self->last_line == 0;
   gboolean next;
   guint64 number;
 
@@ -145,12 +143,10 @@ last_line_is_name (CueReader *self)
     }
     return FALSE;
   }
-  if (!self->webvtt || !adjacent || !self->last_after_empty)
+  if (!self->webvtt || !adjacent || !self->last_after_empty ||
+      !is_name (self, line, self->last_line == 0 && self->open))
     return FALSE;
-  /* Names are not said. But if names are not usual here, this may be all that the cue says. */
-  if (only_line && self->open && !self->has_name)
-    return FALSE;
-  self->has_name = TRUE;
+  self->n_names++;
   return TRUE;
 }
 
@@ -174,6 +170,7 @@ begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
     self->latest = 0;
   }
   self->new_header = FALSE;
+  self->n_cues++;
   if (start != LYCHEE_TIME_NONE)
     self->latest = MAX (self->latest, start);
   self->open = TRUE;
@@ -181,7 +178,7 @@ begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
   self->end = end;
   while (*rest == ' ' || *rest == '\t')
     rest++;
-  if (*rest != '\0' && !is_settings (rest))
+  if (!lychee_transcript_is_blank (rest, strlen (rest)) && !lychee_transcript_is_settings (rest))
     append_line (self, rest);
 }
 
@@ -195,6 +192,17 @@ read_header (CueReader *self, const char *line)
 }
 
 static void
+count_braces (CueReader *self, const char *line)
+{
+  for (; *line != '\0'; line++) {
+    if (*line == '{')
+      self->n_braces++;
+    else if (*line == '}' && self->n_braces > 0)
+      self->n_braces--;
+  }
+}
+
+static void
 cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
 {
   CueReader *self = (CueReader *) reader;
@@ -205,6 +213,7 @@ cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
 
   if (!blank && lychee_transcript_parse_times (line, &start, &end, &rest)) {
     self->state = STATE_BODY;
+    self->n_braces = 0;
     begin_cue (self, start, end, rest);
     return;
   }
@@ -216,7 +225,9 @@ cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
       self->state = STATE_BODY;
   }
   if (self->state != STATE_BODY) {
-    if (blank) {
+    if (self->state == STATE_STYLE)
+      count_braces (self, line);
+    if (blank && self->n_braces == 0) {
       self->state = STATE_BODY;
       self->after_empty = TRUE;
     } else if (self->state == STATE_HEADER) {
@@ -229,9 +240,13 @@ cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
     return;
   }
   if (self->webvtt && (self->after_empty || (self->text->len == 0 && !self->open))) {
-    if (begins_block (line, "NOTE") || begins_block (line, "STYLE") ||
-        begins_block (line, "REGION")) {
+    if (begins_block (line, "NOTE") || begins_block (line, "REGION")) {
       self->state = STATE_SKIPPING;
+      return;
+    }
+    if (begins_block (line, "STYLE") || g_str_has_prefix (line, "::cue")) {
+      self->state = STATE_STYLE;
+      count_braces (self, line);
       return;
     }
     if (begins_block (line, "WEBVTT")) {

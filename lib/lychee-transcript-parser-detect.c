@@ -2,6 +2,7 @@
 #include "lychee-transcript-parser-private.h"
 
 #include "lychee-hygiene-private.h"
+#include "lychee-text-properties.h"
 
 #include <string.h>
 
@@ -53,6 +54,13 @@ lychee_transcript_cut (const char *text, gsize length, gsize max)
   for (gsize i = cut; i > earliest; i--)
     if (text[i - 1] == ' ' || text[i - 1] == '\n' || text[i - 1] == '\t')
       return i;
+  for (const char *at = text + cut; at > text + earliest; at--) {
+    const char *before = g_utf8_find_prev_char (text, at);
+
+    if (((guchar) *at & 0xc0) != 0x80 && before != NULL &&
+        lychee_text_closes (g_utf8_get_char (before)))
+      return at - text;
+  }
   while (cut > 1 && ((guchar) text[cut] & 0xc0) == 0x80)
     cut--;
   return cut;
@@ -67,9 +75,8 @@ next_visible (const char *text, const char *end)
   return text < end ? text : NULL;
 }
 
-/* What a line shows the text to be; AUTO where it shows nothing. */
-static LycheeTranscriptFormat
-format_of_line (const char *line)
+LycheeTranscriptFormat
+lychee_transcript_format_of_line (const char *line)
 {
   static const char *const ass[] = { "[Script Info", "[Events]", "[V4",
     "Dialogue:", "ScriptType:" };
@@ -98,21 +105,59 @@ may_be_preamble (const char *line)
          g_str_has_prefix (line, "Title:");
 }
 
+/* Over what some put in front of JSON: comments, and a call or an assignment that it is part of.
+ * NULL where more text is needed to tell. */
+static const char *
+skip_before_json (const char *at, const char *end)
+{
+  const char *next = at;
+
+  while (next != NULL && *next == '/') {
+    const char *close = next[1] == '*' ? "*/" : "\n";
+
+    if (next + 1 == end)
+      return NULL;
+    if (next[1] != '/' && next[1] != '*')
+      return at;
+    next = g_strstr_len (next + 2, end - next - 2, close);
+    if (next != NULL)
+      next = next_visible (next + strlen (close), end);
+  }
+  if (next == NULL)
+    return NULL;
+  if (g_ascii_isalpha (*next) || *next == '_') {
+    const char *name = next;
+
+    while (next < end && (g_ascii_isalnum (*next) || strchr ("_$. ", *next) != NULL))
+      next++;
+    if (next == end)
+      return NULL;
+    if (next - name > 64 || (*next != '(' && *next != '='))
+      return at;
+    next = next_visible (next + 1, end);
+  }
+  return next;
+}
+
 LycheeTranscriptFormat
 lychee_transcript_detect (const char *text, gsize length, gboolean at_end)
 {
   const char *end = text + length;
   const char *at = next_visible (text, end);
+  const char *json;
   const char *next;
 
   if (at == NULL)
     return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
 
-  if (*at == '{' || *at == '[') {
-    next = next_visible (at + 1, end);
+  json = skip_before_json (at, end);
+  if (json == NULL && !at_end)
+    return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  if (json != NULL && (*json == '{' || *json == '[')) {
+    next = next_visible (json + 1, end);
     if (next == NULL && !at_end)
       return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
-    if (next != NULL && strchr (*at == '{' ? "\"}" : "{[", *next) != NULL)
+    if (next != NULL && strchr (*json == '{' ? "\"'}" : "{[", *next) != NULL)
       return LYCHEE_TRANSCRIPT_FORMAT_JSON;
   }
   while (at != NULL) {
@@ -123,7 +168,7 @@ lychee_transcript_detect (const char *text, gsize length, gboolean at_end)
     if (at + n == end && !at_end)
       return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
     line = g_strndup (at, n);
-    format = format_of_line (line);
+    format = lychee_transcript_format_of_line (line);
     if (format != LYCHEE_TRANSCRIPT_FORMAT_AUTO)
       return format;
     if (!may_be_preamble (line))

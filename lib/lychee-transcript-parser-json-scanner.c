@@ -16,6 +16,10 @@ typedef enum {
   STATE_ESCAPE,
   STATE_UNICODE,
   STATE_LITERAL,
+  STATE_SLASH, /* of a comment, which JSON has none of, and files have */
+  STATE_LINE_COMMENT,
+  STATE_COMMENT,
+  STATE_COMMENT_STAR,
 } State;
 
 typedef struct {
@@ -33,6 +37,7 @@ struct _LycheeJsonScanner {
   guint depth;
   guint passed; /* containers open inside one that is of no interest */
   GString *string;
+  char quote; /* Python prints single ones */
   gboolean is_key;
   gboolean wanted;
   guint n_digits; /* of an escape */
@@ -106,10 +111,11 @@ end_container (LycheeJsonScanner *self)
 }
 
 static void
-begin_string (LycheeJsonScanner *self)
+begin_string (LycheeJsonScanner *self, char quote)
 {
   Level *level = top (self);
 
+  self->quote = quote;
   self->state = STATE_STRING;
   self->is_key = level != NULL && !level->array && !level->after_colon;
   self->wanted = self->passed == 0 &&
@@ -209,7 +215,11 @@ take_structure (LycheeJsonScanner *self, char c)
     end_container (self);
     break;
   case '"':
-    begin_string (self);
+  case '\'':
+    begin_string (self, c);
+    break;
+  case '/':
+    self->state = STATE_SLASH;
     break;
   case ':':
     if (level != NULL)
@@ -264,6 +274,26 @@ take_unicode (LycheeJsonScanner *self, char c)
   return g_ascii_isxdigit (c);
 }
 
+static void
+take_comment (LycheeJsonScanner *self, char c)
+{
+  switch (self->state) {
+  case STATE_SLASH:
+    self->state = c == '/' ? STATE_LINE_COMMENT : c == '*' ? STATE_COMMENT : STATE_VALUE;
+    break;
+  case STATE_LINE_COMMENT:
+    if (c == '\n' || c == '\r')
+      self->state = STATE_VALUE;
+    break;
+  default:
+    if (c == '*')
+      self->state = STATE_COMMENT_STAR;
+    else
+      self->state = c == '/' && self->state == STATE_COMMENT_STAR ? STATE_VALUE : STATE_COMMENT;
+    break;
+  }
+}
+
 void
 lychee_json_scanner_push (LycheeJsonScanner *scanner, const char *text, gsize length)
 {
@@ -277,7 +307,7 @@ lychee_json_scanner_push (LycheeJsonScanner *scanner, const char *text, gsize le
       take_structure (scanner, *text++);
       break;
     case STATE_STRING:
-      while (text < end && *text != '"' && *text != '\\')
+      while (text < end && *text != scanner->quote && *text != '\\')
         text++;
       if (text > run) {
         end_high (scanner);
@@ -307,6 +337,9 @@ lychee_json_scanner_push (LycheeJsonScanner *scanner, const char *text, gsize le
         end_literal (scanner);
       }
       break;
+    default:
+      take_comment (scanner, *text++);
+      break;
     }
   }
 }
@@ -316,7 +349,7 @@ lychee_json_scanner_finish (LycheeJsonScanner *scanner)
 {
   if (scanner->state == STATE_LITERAL)
     end_literal (scanner);
-  else if (scanner->state != STATE_VALUE && !scanner->is_key)
+  else if (scanner->state >= STATE_STRING && scanner->state <= STATE_UNICODE && !scanner->is_key)
     end_string (scanner);
   scanner->state = STATE_VALUE;
   scanner->passed = 0;

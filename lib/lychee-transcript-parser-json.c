@@ -692,7 +692,7 @@ on_literal (gpointer user_data, const char *key, const char *text)
   }
   if (role == ROLE_FINAL && strcmp (text, "false") == 0)
     frame->partial = TRUE;
-  else if (role == ROLE_PARTIAL && strcmp (text, "true") == 0)
+  else if (role == ROLE_PARTIAL && g_ascii_strcasecmp (text, "true") == 0)
     frame->partial = TRUE;
   else if (role == ROLE_SPEAKER && g_ascii_isdigit (*text))
     set_speaker (frame, text);

@@ -10,7 +10,7 @@
 
 typedef struct {
   LycheeTranscriptReader reader;
-  gboolean may_be_subrip;
+  gboolean may_be_other;
   char *held; /* a line that is a number: with a line of times behind it, it is SubRip's */
   gboolean paragraph;
   gboolean began;
@@ -74,27 +74,56 @@ give_held (TextReader *self)
   g_clear_pointer (&self->held, g_free);
 }
 
+/* What a line in the midst of text shows it to be: more must speak for it than at the beginning,
+ * where nothing has been taken for speech yet. */
+static LycheeTranscriptFormat
+shows_other (const char *line)
+{
+  LycheeTranscriptFormat format = lychee_transcript_format_of_line (line);
+  guint64 start = LYCHEE_TIME_NONE;
+  guint64 end = LYCHEE_TIME_NONE;
+  const char *rest;
+
+  switch (format) {
+  case LYCHEE_TRANSCRIPT_FORMAT_SUBRIP:
+    lychee_transcript_parse_times (line, &start, &end, &rest);
+    return start != LYCHEE_TIME_NONE && end != LYCHEE_TIME_NONE ? format
+                                                                : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  case LYCHEE_TRANSCRIPT_FORMAT_WEBVTT:
+    return g_str_has_prefix (line, "WEBVTT") ? format : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  case LYCHEE_TRANSCRIPT_FORMAT_ASS:
+    rest = strchr (line, ',');
+    if (rest != NULL)
+      rest++;
+    return g_str_has_prefix (line, "[Script Info]") ||
+                   (g_str_has_prefix (line, "Dialogue:") && rest != NULL &&
+                       memchr (rest, ':', strcspn (rest, ",")) != NULL &&
+                       lychee_transcript_parse_time (&rest, &start))
+               ? format
+               : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  default:
+    return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  }
+}
+
 static void
 text_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
 {
   TextReader *self = (TextReader *) reader;
-  guint64 start;
-  guint64 end;
   guint64 number;
-  const char *rest;
 
-  if (self->may_be_subrip) {
-    if (lychee_transcript_parse_times (line, &start, &end, &rest) && start != LYCHEE_TIME_NONE &&
-        end != LYCHEE_TIME_NONE) {
-      g_clear_pointer (&self->held, g_free);
-      reader->is_subrip = TRUE;
+  if (self->may_be_other) {
+    reader->becomes = shows_other (line);
+    if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_AUTO) {
+      if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_SUBRIP)
+        give_held (self);
       return;
     }
     give_held (self);
   }
   if (lychee_transcript_is_blank (line, length)) {
     self->paragraph = TRUE;
-  } else if (self->may_be_subrip && lychee_transcript_is_number (line, length, &number)) {
+  } else if (self->may_be_other && lychee_transcript_is_number (line, length, &number)) {
     self->held = g_strndup (line, length);
   } else {
     give_line (self, line, length);
@@ -117,7 +146,7 @@ text_reader_free (LycheeTranscriptReader *reader)
 }
 
 LycheeTranscriptReader *
-lychee_transcript_reader_new_text (LycheeTranscriptOutput *output, gboolean may_be_subrip)
+lychee_transcript_reader_new_text (LycheeTranscriptOutput *output, gboolean may_be_other)
 {
   TextReader *self = g_new0 (TextReader, 1);
 
@@ -125,6 +154,6 @@ lychee_transcript_reader_new_text (LycheeTranscriptOutput *output, gboolean may_
   self->reader.finish = text_reader_finish;
   self->reader.free = text_reader_free;
   self->reader.output = output;
-  self->may_be_subrip = may_be_subrip;
+  self->may_be_other = may_be_other;
   return &self->reader;
 }

@@ -51,6 +51,8 @@ gboolean lychee_transcript_parse_time (const char **text, guint64 *time);
  * read of them, else LYCHEE_TIME_NONE; @rest: what follows. */
 gboolean lychee_transcript_parse_times (
     const char *line, guint64 *start, guint64 *end, const char **rest);
+/* Whether all of @rest, which is behind a cue's times, is about where the cue is shown. */
+gboolean lychee_transcript_is_settings (const char *rest);
 
 /* Order: lychee-transcript-parser-order.c. */
 
@@ -86,18 +88,20 @@ struct _LycheeTranscriptReader {
   void (*free) (LycheeTranscriptReader *reader);
   LycheeTranscriptOutput *output;
   gboolean takes_text;
-  /* A line of plain text turned out to be one with times: the SubRip reader is to go on. */
-  gboolean is_subrip;
+  /* What text turned out to be at the last line, which the reader of that format is to read. */
+  LycheeTranscriptFormat becomes;
 };
 
 LycheeTranscriptReader *lychee_transcript_reader_new_cues (
     LycheeTranscriptOutput *output, gboolean webvtt);
 LycheeTranscriptReader *lychee_transcript_reader_new_text (
-    LycheeTranscriptOutput *output, gboolean may_be_subrip);
+    LycheeTranscriptOutput *output, gboolean may_be_other);
 
 LycheeTranscriptReader *lychee_transcript_reader_new_ass (LycheeTranscriptOutput *output);
 LycheeTranscriptReader *lychee_transcript_reader_new_json (LycheeTranscriptOutput *output);
 
+/* What one line shows a text to be; AUTO where it shows nothing. */
+LycheeTranscriptFormat lychee_transcript_format_of_line (const char *line);
 /* AUTO where more text is needed; never so with @at_end. */
 LycheeTranscriptFormat lychee_transcript_detect (const char *text, gsize length, gboolean at_end);
 
@@ -106,8 +110,8 @@ LycheeTranscriptFormat lychee_transcript_detect (const char *text, gsize length,
 /* The longest line; what is longer is given in pieces. */
 #define LYCHEE_LINE_MAX_LENGTH (1024 * 1024)
 
-/* Where to cut @text, of at most @max bytes: behind white space or a sentence's end, else between
- * two characters. */
+/* Where to cut @text, of at most @max bytes: behind white space, else behind a mark that ends a
+ * clause, else between two characters. */
 gsize lychee_transcript_cut (const char *text, gsize length, gsize max);
 /* Whether @text consists of spaces (and what shows nothing) alone. */
 gboolean lychee_transcript_is_blank (const char *text, gsize length);

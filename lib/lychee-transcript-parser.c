@@ -26,6 +26,21 @@
  * decided when the first faulty byte comes, from what came before and a stretch behind it.
  * [class@Lychee.TranscriptSurvey] looks at the whole input first.
  *
+ * ## What is speech
+ *
+ * Where a damaged file can be read in two ways, the one is taken that loses no words:
+ *
+ * - A line of times begins with a time, behind a number at most, or has only marks and digits
+ * before its arrow; "from 00:01 --> 00:02" is said. Another arrow, a dash, a comma or a gap does in
+ * its place between times so exact that nobody says them. The line begins a cue also where an empty
+ *   line is missing; the words behind its times are the cue's first.
+ * - The line before the times is the cue's number where it counts on. It is the cue's name where
+ *   others have names, or where it looks like what programs write; else it is said.
+ * - A cue whose times cannot be read begins where the one before it ends.
+ * - Text before the first cue is said, a moment before it; a style sheet ends with its last brace.
+ * - Plain text that turns out to be a file of another kind, with text before it, is read on as
+ * that.
+ *
  * ## Order
  *
  * Cues come out in order of the time they begin at. How long one is held for others that may have
@@ -239,9 +254,11 @@ static void
 give_line (LycheeTranscriptParser *self)
 {
   self->reader->push (self->reader, self->line->str, self->line->len);
-  if (self->reader->is_subrip) {
+  if (self->reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_AUTO) {
+    LycheeTranscriptFormat format = self->reader->becomes;
+
     self->reader->free (self->reader);
-    start_reader (self, LYCHEE_TRANSCRIPT_FORMAT_SUBRIP);
+    start_reader (self, format);
     self->reader->push (self->reader, self->line->str, self->line->len);
   }
   g_string_truncate (self->line, 0);

@@ -174,8 +174,8 @@ main (int argc, char **argv)
   g_auto (GStrv) files = NULL;
   double shortest = 60;
   const GOptionEntry options[] = {
-    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt,
-        "What to ask about a chapter (" DEFAULT_PROMPT ")", "TEXT" },
+    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask about a chapter, for its title",
+        "TEXT" },
     { "shortest", 's', 0, G_OPTION_ARG_DOUBLE, &shortest, "Shortest chapter, in seconds (60)",
         "SECONDS" },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
@@ -183,7 +183,7 @@ main (int argc, char **argv)
   };
 
   if (!program_parse (&self.program,
-          "Writes the chapters of a transcript as WebVTT: where the subject changes, with titles "
+          "Writes the chapters of a transcript as WebVTT: where the subject changes, with titles\n"
           "that a language model gives.",
           options, &argc, &argv))
     return 2;

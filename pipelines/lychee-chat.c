@@ -8,30 +8,46 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <glib-unix.h>
+#include <gio/gunixinputstream.h>
 #include <json-glib/json-glib.h>
 
 #include "program.h"
 
-#define HELP                                                                                       \
-  "Type a question. /last MINUTES QUESTION: only about the end. /cancel: stop answering. /quit."
+#define COMMANDS "/last MINUTES QUESTION: only about the end. /cancel: stop answering. /quit."
+
+/* A question, from when it is asked. */
+typedef struct {
+  char *id;
+  gsize told;    /* bytes of its answer that were printed */
+  gboolean over; /* it was said how it ended */
+} Asked;
 
 typedef struct {
   Program program;
   GstElement *decoder;
   double speed;      /* 0: as fast as it is read */
   gboolean terminal; /* both standard input and output are one */
-  guint input;       /* source id, 0: at its end */
+  GDataInputStream *input;
+  GCancellable *reading;
+  gboolean quitting;
+  gboolean ended;
+  GQueue later; /* lines of a standard input that is no terminal: asked at the end */
 
   GMutex lock; /* of the output, and what follows */
   GCond changed;
   gboolean stopping;
   gint64 begun; /* when the first line was said, monotonic; 0: not yet */
   GstClockTime first;
-  guint pending; /* questions that are not answered */
-  gboolean ended;
-  GPtrArray *later; /* lines of a standard input that is no terminal: asked at the end */
+  GPtrArray *asked; /* of Asked, in their order */
+  guint open;       /* so many of them are not over */
 } Chat;
+
+static void
+asked_free (gpointer data)
+{
+  g_free (((Asked *) data)->id);
+  g_free (data);
+}
 
 /* Printing */
 
@@ -54,22 +70,37 @@ end_screen (Chat *self)
     printf ("\033[r\033[999;1H\n");
 }
 
-static void G_GNUC_PRINTF (2, 3) say (Chat *self, const char *format, ...)
+/* With the lock. */
+static void G_GNUC_PRINTF (2, 0) print (Chat *self, const char *format, va_list arguments)
 {
-  va_list arguments;
-  g_autofree char *text = NULL;
+  g_autofree char *text = g_strdup_vprintf (format, arguments);
   struct winsize size;
 
-  va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
-  g_mutex_lock (&self->lock);
   if (self->terminal && ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row >= 4)
     printf ("\0337\033[%u;1H\n%s\0338", size.ws_row - 1u, text);
   else
     printf ("%s\n", text);
   fflush (stdout);
+}
+
+static void G_GNUC_PRINTF (2, 3) say_locked (Chat *self, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  print (self, format, arguments);
+  va_end (arguments);
+}
+
+static void G_GNUC_PRINTF (2, 3) say (Chat *self, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  g_mutex_lock (&self->lock);
+  print (self, format, arguments);
   g_mutex_unlock (&self->lock);
+  va_end (arguments);
 }
 
 /* The transcript, in the streaming thread */
@@ -128,24 +159,31 @@ on_end (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
   return GST_PAD_PROBE_DROP;
 }
 
-/* Answers, in the decoder's thread: a line of JSON for each sentence */
+/* Answers. Their sentences come in the decoder's thread, and how they ended on the bus, which may
+ * overtake the last sentence. */
 
-static void
-say_evidence (Chat *self, JsonObject *answer)
+/* With the lock. */
+static Asked *
+find_asked (Chat *self, const char *id)
 {
-  JsonArray *evidence = json_object_get_array_member (answer, "evidence");
+  for (guint i = 0; i < self->asked->len; i++) {
+    Asked *asked = g_ptr_array_index (self->asked, i);
 
-  for (guint i = 0; i < json_array_get_length (evidence); i++) {
-    JsonObject *piece = json_array_get_object_element (evidence, i);
-    g_autofree char *text = g_strdup (json_object_get_string_member (piece, "text"));
-    g_autofree char *time =
-        program_format_time (json_object_get_null_member (piece, "start")
-                                 ? GST_CLOCK_TIME_NONE
-                                 : (guint64) json_object_get_int_member (piece, "start"),
-            FALSE);
-
-    say (self, "    [%s] “%s”", time, g_strstrip (g_strdelimit (text, "\n\r", ' ')));
+    if (g_strcmp0 (asked->id, id) == 0)
+      return asked;
   }
+  return NULL;
+}
+
+/* With the lock: prints the next piece of an answer. */
+static void
+say_piece (Chat *self, Asked *asked, const char *text)
+{
+  g_autofree char *line = g_strdup (text);
+
+  asked->told += strlen (text);
+  if (*g_strstrip (line) != '\0')
+    say_locked (self, "%s: %s", asked->id, line);
 }
 
 static void
@@ -155,7 +193,7 @@ on_answer (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data)
   g_autoptr (JsonParser) parser = json_parser_new ();
   GstMapInfo map;
   JsonObject *object;
-  const char *id, *finish;
+  Asked *asked;
   gboolean ok;
 
   if (!gst_buffer_map (buffer, &map, GST_MAP_READ))
@@ -165,61 +203,136 @@ on_answer (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data)
   if (!ok)
     return;
   object = json_node_get_object (json_parser_get_root (parser));
-  id = json_object_get_string_member (object, "id");
-  if (g_str_equal (json_object_get_string_member (object, "type"), "text")) {
-    g_autofree char *text = g_strdup (json_object_get_string_member (object, "text"));
-
-    if (*g_strstrip (text) != '\0')
-      say (self, "%s: %s", id, text);
+  if (!g_str_equal (json_object_get_string_member (object, "type"), "text"))
     return;
+  g_mutex_lock (&self->lock);
+  asked = find_asked (self, json_object_get_string_member (object, "id"));
+  if (asked != NULL && !asked->over)
+    say_piece (self, asked, json_object_get_string_member (object, "text"));
+  g_mutex_unlock (&self->lock);
+}
+
+/* With the lock. */
+static void
+say_evidence (Chat *self, const GstStructure *answer)
+{
+  const GValue *evidence = gst_structure_get_value (answer, "evidence");
+
+  for (guint i = 0; evidence != NULL && i < gst_value_array_get_size (evidence); i++) {
+    const GstStructure *piece = gst_value_get_structure (gst_value_array_get_value (evidence, i));
+    g_autofree char *text = g_strdup (gst_structure_get_string (piece, "text"));
+    g_autofree char *time = NULL;
+    guint64 start = GST_CLOCK_TIME_NONE;
+
+    gst_structure_get_uint64 (piece, "start", &start);
+    time = program_format_time (start, FALSE);
+    say_locked (self, "    [%s] “%s”", time, g_strstrip (g_strdelimit (text, "\n\r", ' ')));
   }
-  finish = json_object_get_string_member (object, "finish");
-  if (!json_object_get_null_member (object, "reason"))
-    say (self, "%s: (%s)", id, json_object_get_string_member (object, "reason"));
-  else if (!g_str_equal (finish, "stop"))
-    say (self, "%s: (%s)", id, g_str_equal (finish, "length") ? "cut at --max-tokens" : finish);
-  say_evidence (self, object);
-  say (self, "    %" G_GINT64_FORMAT " tokens in %.1f s, from %" G_GINT64_FORMAT " of transcript",
-      json_object_get_int_member (object, "answer-tokens"),
-      json_object_get_double_member (object, "seconds"),
-      json_object_get_int_member (object, "transcript-tokens"));
+}
+
+/* With the lock: the one line that every question ends with. */
+static void
+say_outcome (Chat *self, Asked *asked, const GstStructure *answer)
+{
+  const char *finish = gst_structure_get_string (answer, "finish");
+  const char *reason = gst_structure_get_string (answer, "reason");
+  guint tokens = 0, transcript = 0;
+  double seconds = 0;
+
+  asked->over = TRUE;
+  self->open--;
+  gst_structure_get (answer, "answer-tokens", G_TYPE_UINT, &tokens, "transcript-tokens",
+      G_TYPE_UINT, &transcript, "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+  if (reason != NULL)
+    say_locked (self, "    (%s not answered: %s)", asked->id, reason);
+  else if (tokens == 0 && g_str_equal (finish, "cancelled"))
+    say_locked (self, "    (%s cancelled)", asked->id);
+  else
+    say_locked (self, "    (%s %s: %u tokens in %.1f s, from %u of transcript)", asked->id,
+        g_str_equal (finish, "stop")        ? "answered"
+        : g_str_equal (finish, "length")    ? "cut at --max-tokens"
+        : g_str_equal (finish, "cancelled") ? "cancelled"
+                                            : "stopped, for it repeated itself",
+        tokens, seconds, transcript);
+}
+
+static void
+end_question (Chat *self, const GstStructure *answer)
+{
+  const char *text = gst_structure_get_string (answer, "text");
+  Asked *asked;
+
+  g_mutex_lock (&self->lock);
+  asked = find_asked (self, gst_structure_get_string (answer, "id"));
+  if (asked != NULL && !asked->over) {
+    if (text != NULL && strlen (text) > asked->told)
+      say_piece (self, asked, text + asked->told);
+    say_evidence (self, answer);
+    say_outcome (self, asked, answer);
+  }
+  g_mutex_unlock (&self->lock);
 }
 
 /* Questions, in the main loop */
+
+static void
+quit (Chat *self)
+{
+  self->quitting = TRUE;
+  g_main_loop_quit (self->program.loop);
+}
 
 /* When nothing is to come any more: no input, no answer. */
 static void
 quit_if_done (Chat *self)
 {
-  if (self->input == 0 && self->ended && self->pending == 0)
-    g_main_loop_quit (self->program.loop);
+  guint open;
+
+  g_mutex_lock (&self->lock);
+  open = self->open;
+  g_mutex_unlock (&self->lock);
+  if (self->input == NULL && self->ended && open == 0)
+    quit (self);
 }
 
 static void
 ask (Chat *self, const char *line)
 {
-  GstStructure *options = NULL;
+  GstStructure *options = gst_structure_new_empty ("ask");
+  Asked *asked = g_new0 (Asked, 1);
   char *id = NULL, *rest = NULL;
+  double minutes = 0;
 
   if (g_str_has_prefix (line, "/last ")) {
-    double minutes = g_ascii_strtod (line + 6, &rest);
-
-    if (!(minutes > 0 && minutes < 1e6) || *g_strchug (rest) == '\0') {
-      say (self, HELP);
-      return;
-    }
-    options = gst_structure_new (
-        "ask", "last", G_TYPE_UINT64, (guint64) (minutes * 60 * GST_SECOND), NULL);
-    line = rest;
+    minutes = g_ascii_strtod (line + 6, &rest);
+    gst_structure_set (options, "last", G_TYPE_UINT64, (guint64) (minutes * 60 * GST_SECOND), NULL);
+    line = g_strchug (rest);
   }
-  self->pending++;
+  g_mutex_lock (&self->lock);
+  asked->id = g_strdup_printf ("%u", self->asked->len + 1);
+  g_ptr_array_add (self->asked, asked);
+  self->open++;
+  say_locked (self, "%s? %s", asked->id, line);
+  g_mutex_unlock (&self->lock);
+  gst_structure_set (options, "id", G_TYPE_STRING, asked->id, NULL);
   g_signal_emit_by_name (self->decoder, "ask", line, options, &id);
-  if (id != NULL)
-    say (self, "%s? %s", id, line);
-  else
-    self->pending--;
-  g_clear_pointer (&options, gst_structure_free);
+  if (id == NULL) {
+    gst_structure_set (options, "finish", G_TYPE_STRING, "failed", "reason", G_TYPE_STRING,
+        "the pipeline takes no questions any more", NULL);
+    end_question (self, options);
+  }
+  gst_structure_free (options);
   g_free (id);
+}
+
+/* Whether @line, "/last ...", has a number of minutes and a question. */
+static gboolean
+is_last (const char *line)
+{
+  char *rest;
+  double minutes = g_ascii_strtod (line + strlen ("/last"), &rest);
+
+  return minutes > 0 && minutes < 1e6 && g_ascii_isspace (*rest);
 }
 
 static void
@@ -230,31 +343,38 @@ take_line (Chat *self, char *line)
   g_strstrip (line);
   if (*line == '\0')
     return;
-  if (g_str_equal (line, "/quit"))
-    g_main_loop_quit (self->program.loop);
-  else if (g_str_equal (line, "/cancel"))
+  if (g_str_equal (line, "/quit")) {
+    quit (self);
+  } else if (g_str_equal (line, "/cancel")) {
     g_signal_emit_by_name (self->decoder, "cancel", NULL, &n);
-  else if (line[0] != '/' || g_str_has_prefix (line, "/last "))
+    if (n == 0)
+      say (self, "(There is nothing to cancel.)");
+  } else if (line[0] != '/' || (g_str_has_prefix (line, "/last ") && is_last (line))) {
     ask (self, line);
-  else
-    say (self, HELP);
+  } else if (g_str_has_prefix (line, "/last") && !g_ascii_isalnum (line[5])) {
+    say (self, "(“%s” was not asked: /last is followed by a number of minutes and a question.)",
+        line);
+  } else {
+    say (self, "(“%s” is no command. %s)", line, COMMANDS);
+  }
 }
 
-static gboolean
-on_input (GIOChannel *channel, GIOCondition condition, gpointer user_data)
+static void read_line (Chat *self);
+
+static void
+on_input (GObject *stream, GAsyncResult *result, gpointer user_data)
 {
   Chat *self = user_data;
-  g_autofree char *line = NULL;
-  GIOStatus status = g_io_channel_read_line (channel, &line, NULL, NULL, NULL);
+  g_autofree char *bytes =
+      g_data_input_stream_read_line_finish (G_DATA_INPUT_STREAM (stream), result, NULL, NULL);
+  g_autofree char *line = bytes != NULL ? g_utf8_make_valid (bytes, -1) : NULL;
 
-  if (status == G_IO_STATUS_AGAIN)
-    return G_SOURCE_CONTINUE;
-  if (status != G_IO_STATUS_NORMAL) {
-    self->input = 0;
+  if (line == NULL) {
+    g_clear_object (&self->input);
     if (self->terminal)
-      g_main_loop_quit (self->program.loop);
+      quit (self);
     quit_if_done (self);
-    return G_SOURCE_REMOVE;
+    return;
   }
   if (self->terminal) {
     printf ("\033[999;1H\033[2K> ");
@@ -263,8 +383,25 @@ on_input (GIOChannel *channel, GIOCondition condition, gpointer user_data)
   if (self->terminal || self->ended)
     take_line (self, line);
   else
-    g_ptr_array_add (self->later, g_steal_pointer (&line));
-  return G_SOURCE_CONTINUE;
+    g_queue_push_tail (&self->later, g_steal_pointer (&line));
+  read_line (self);
+}
+
+static void
+read_line (Chat *self)
+{
+  g_data_input_stream_read_line_async (
+      self->input, G_PRIORITY_DEFAULT, self->reading, on_input, self);
+}
+
+static void
+take_later_lines (Chat *self)
+{
+  while (!self->quitting && self->later.length > 0) {
+    g_autofree char *line = g_queue_pop_head (&self->later);
+
+    take_line (self, line);
+  }
 }
 
 static void
@@ -274,17 +411,36 @@ on_message (GstMessage *message, gpointer user_data)
   guint64 behind = 0;
 
   if (gst_message_has_name (message, "lychee-answer")) {
-    self->pending -= self->pending > 0;
+    end_question (self, gst_message_get_structure (message));
   } else if (gst_message_has_name (message, "chat-ended")) {
     self->ended = TRUE;
     say (self, "(The transcript has ended.)");
-    for (guint i = 0; i < self->later->len; i++)
-      take_line (self, g_ptr_array_index (self->later, i));
+    take_later_lines (self);
   } else if (gst_message_has_name (message, "lychee-behind")) {
     gst_structure_get_uint64 (gst_message_get_structure (message), "behind", &behind);
     say (self, "(Reading is %.0f s behind.)", behind / 1e9);
   }
   quit_if_done (self);
+}
+
+/* After the pipeline: what became of the questions that it did not come to. */
+static void
+say_what_is_left (Chat *self)
+{
+  char *line;
+
+  for (guint i = 0; i < self->asked->len; i++) {
+    Asked *asked = g_ptr_array_index (self->asked, i);
+
+    if (!asked->over)
+      say (self, "    (%s %s)", asked->id,
+          self->program.status == 1 ? "not answered: the pipeline failed" : "cancelled");
+  }
+  while ((line = g_queue_pop_head (&self->later)) != NULL) {
+    if (*g_strstrip (line) != '\0')
+      say (self, "(“%s” was not asked.)", line);
+    g_free (line);
+  }
 }
 
 static void
@@ -296,10 +452,28 @@ stop_waiting (Chat *self)
   g_mutex_unlock (&self->lock);
 }
 
+static void
+begin_input (Chat *self)
+{
+  g_autoptr (GInputStream) stream = g_unix_input_stream_new (STDIN_FILENO, FALSE);
+
+  self->reading = g_cancellable_new ();
+  self->input = g_data_input_stream_new (stream);
+  read_line (self);
+}
+
+static void
+end_input (Chat *self)
+{
+  g_cancellable_cancel (self->reading);
+  while (self->input != NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_object_unref (self->reading);
+}
+
 static int
 run (Chat *self, const char *file, const char *source, int max_tokens)
 {
-  GIOChannel *channel = g_io_channel_unix_new (STDIN_FILENO);
   g_autoptr (GstElement) sink = NULL;
 
   /* The queue never holds up what speaks. */
@@ -316,17 +490,17 @@ run (Chat *self, const char *file, const char *source, int max_tokens)
     program_add_probe (
         &self->program, "d", "sink", GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_end, self);
     begin_screen (self);
-    say (self, HELP);
-    self->input = g_io_add_watch (channel, G_IO_IN | G_IO_HUP | G_IO_ERR, on_input, self);
+    say (self, "Type a question. %s", COMMANDS);
+    begin_input (self);
     program_run (&self->program);
+    self->quitting = TRUE;
     stop_waiting (self);
+    end_input (self);
     program_close (&self->program);
+    say_what_is_left (self);
     end_screen (self);
-    if (self->input != 0)
-      g_source_remove (self->input);
     gst_object_unref (self->decoder);
   }
-  g_io_channel_unref (channel);
   return self->program.status;
 }
 
@@ -340,8 +514,7 @@ main (int argc, char **argv)
   const GOptionEntry options[] = {
     { "speed", 's', 0, G_OPTION_ARG_DOUBLE, &self.speed,
         "So many times the speed at which it was spoken (1; 0: at once)", "X" },
-    { "source", 0, 0, G_OPTION_ARG_STRING, &source,
-        "Instead of FILE: elements that give text, such as a microphone and a speech recogniser",
+    { "source", 0, 0, G_OPTION_ARG_STRING, &source, "Instead of FILE: elements that give text",
         "PIPELINE" },
     { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, "Longest answer, in tokens (128)", "N" },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
@@ -350,8 +523,8 @@ main (int argc, char **argv)
   guint n_files;
 
   if (!program_parse (&self.program,
-          "A transcript runs, and you ask about it. Where standard input is no terminal, its lines "
-          "are asked when the transcript has ended.",
+          "A transcript runs, and you ask about it. Where standard input is no terminal,\n"
+          "its lines are asked when the transcript has ended.",
           options, &argc, &argv))
     return 2;
   n_files = files != NULL ? g_strv_length (files) : 0;
@@ -364,12 +537,12 @@ main (int argc, char **argv)
     return 2;
   }
   self.terminal = isatty (STDIN_FILENO) && isatty (STDOUT_FILENO);
-  self.later = g_ptr_array_new_with_free_func (g_free);
+  self.asked = g_ptr_array_new_with_free_func (asked_free);
   self.program.user_data = &self;
   g_mutex_init (&self.lock);
   g_cond_init (&self.changed);
   run (&self, n_files > 0 ? files[0] : NULL, source, max_tokens);
-  g_ptr_array_unref (self.later);
+  g_ptr_array_unref (self.asked);
   g_mutex_clear (&self.lock);
   g_cond_clear (&self.changed);
   return self.program.status;

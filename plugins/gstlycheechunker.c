@@ -20,7 +20,8 @@
  * A silence of #lycheechunker:silence or more that gap events tell of closes what is open: the
  * words before it need not wait for the words after it. One that is seen between the times of two
  * buffers starts a paragraph. Everything open is closed on end of stream, discontinuity and a new
- * segment.
+ * segment, and when somebody downstream wants it: at a custom event `lychee-drain`, which is sent
+ * upstream and comes back behind the last chunk.
  *
  * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration
  * that lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of
@@ -36,6 +37,7 @@
 #include "gstlycheechunker.h"
 
 #include "lychee-chunker.h"
+#include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
@@ -104,6 +106,7 @@ static GstStateChangeReturn gst_lychee_chunker_change_state (
     GstElement *element, GstStateChange transition);
 static GstFlowReturn gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
 static gboolean gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean gst_lychee_chunker_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 
 static void
 gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
@@ -208,7 +211,8 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_use_fixed_caps (self->srcpad);
-  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_chunker_sink_event);
+  gst_pad_set_event_function (self->srcpad, gst_lychee_chunker_src_event);
+  lychee_pad_set_event_function (self->sinkpad, self->srcpad, NULL, gst_lychee_chunker_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -575,7 +579,7 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     break;
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     /* What was said before a question is part of what it is about. */
-    if (gst_event_has_name (event, "lychee-ask"))
+    if (gst_event_has_name (event, "lychee-ask") || gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
       gst_lychee_chunker_drain (self);
     break;
   case GST_EVENT_GAP:
@@ -588,6 +592,22 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     break;
   }
   return gst_pad_event_default (pad, parent, event);
+}
+
+static gboolean
+gst_lychee_chunker_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
+  gboolean handled;
+
+  if (GST_EVENT_TYPE (event) != GST_EVENT_CUSTOM_UPSTREAM ||
+      !gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
+    return gst_pad_event_default (pad, parent, event);
+  /* A tokenizer has text to hand on first. */
+  handled = gst_pad_push_event (self->sinkpad, gst_event_ref (event)) ||
+            lychee_drain_turn_round (GST_ELEMENT (self), self->sinkpad, event);
+  gst_event_unref (event);
+  return handled;
 }
 
 static GstStateChangeReturn

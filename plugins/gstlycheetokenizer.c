@@ -24,9 +24,9 @@
  *
  * Output are native-endian 32-bit integers. An id is handed on when no further text can change it,
  * so the last word of a cue comes after the next cue has begun, or on end of stream, gap,
- * discontinuity or a new segment; it still has the timestamp of its own cue. A buffer never has ids
- * of two cues. A LycheeTextMeta on each buffer has the text and each token's place in it, and who
- * speaks.
+ * discontinuity, a new segment or a custom event `lychee-drain` from either side; it still has the
+ * timestamp of its own cue. A buffer never has ids of two cues. A LycheeTextMeta on each buffer has
+ * the text and each token's place in it, and who speaks.
  *
  * ## Example launch line
  * |[
@@ -39,6 +39,7 @@
 
 #include <string.h>
 
+#include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
@@ -116,6 +117,7 @@ static GstStateChangeReturn gst_lychee_tokenizer_change_state (
     GstElement *element, GstStateChange transition);
 static GstFlowReturn gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
 static gboolean gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean gst_lychee_tokenizer_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_tokenizer_query (GstPad *pad, GstObject *parent, GstQuery *query);
 
 static void
@@ -179,7 +181,9 @@ gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_query);
   gst_pad_use_fixed_caps (self->srcpad);
-  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_tokenizer_sink_event);
+  gst_pad_set_event_function (self->srcpad, gst_lychee_tokenizer_src_event);
+  lychee_pad_set_event_function (
+      self->sinkpad, self->srcpad, &self->slot, gst_lychee_tokenizer_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -555,7 +559,9 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   if (!gst_pad_has_current_caps (self->srcpad) || !ensure_encoder (self)) {
     gst_buffer_unref (buffer);
     /* Shutting down takes the caps away too. */
-    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+    return GST_PAD_IS_FLUSHING (self->srcpad) || lychee_model_slot_is_flushing (&self->slot)
+               ? GST_FLOW_FLUSHING
+               : GST_FLOW_NOT_NEGOTIATED;
   }
   if (GST_BUFFER_IS_DISCONT (buffer)) {
     ret = gst_lychee_tokenizer_drain (self);
@@ -660,7 +666,8 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     structure = gst_event_get_structure (event);
     if (gst_structure_has_name (structure, "rstranscribe/final-transcript") ||
-        gst_structure_has_name (structure, "lychee-ask")) {
+        gst_structure_has_name (structure, "lychee-ask") ||
+        gst_structure_has_name (structure, LYCHEE_DRAIN_EVENT)) {
       gst_lychee_tokenizer_drain (self);
     } else if (gst_structure_has_name (structure, "rstranscribe/speaker-change")) {
       gst_lychee_tokenizer_drain (self);
@@ -672,6 +679,20 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
     break;
   }
   return gst_pad_event_default (pad, parent, event);
+}
+
+static gboolean
+gst_lychee_tokenizer_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (parent);
+  gboolean handled;
+
+  if (GST_EVENT_TYPE (event) != GST_EVENT_CUSTOM_UPSTREAM ||
+      !gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
+    return gst_pad_event_default (pad, parent, event);
+  handled = lychee_drain_turn_round (GST_ELEMENT (self), self->sinkpad, event);
+  gst_event_unref (event);
+  return handled;
 }
 
 static gboolean
@@ -689,15 +710,10 @@ gst_lychee_tokenizer_change_state (GstElement *element, GstStateChange transitio
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (element);
   GstStateChangeReturn ret;
 
-  if (transition == GST_STATE_CHANGE_NULL_TO_READY &&
-      !lychee_model_slot_open (&self->slot, element))
-    return GST_STATE_CHANGE_FAILURE;
-
+  lychee_model_slot_before_change (&self->slot, element, transition);
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
-
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
     gst_lychee_tokenizer_reset (self);
-  else if (transition == GST_STATE_CHANGE_READY_TO_NULL)
-    lychee_model_slot_close (&self->slot, element);
+  lychee_model_slot_after_change (&self->slot, element, transition);
   return ret;
 }

@@ -164,6 +164,73 @@ test_drain (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+static GstEvent *
+drain_event (void)
+{
+  return gst_event_new_custom (GST_EVENT_CUSTOM_UPSTREAM,
+      gst_structure_new ("lychee-drain", "for", G_TYPE_STRING, "me", NULL));
+}
+
+/* Nobody upstream knows the event. */
+static gboolean
+know_nothing (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  gst_event_unref (event);
+  return FALSE;
+}
+
+/* Whoever is downstream may ask for what waits; what they sent comes back behind it. With a
+ * tokenizer, that is the word that it holds, too. */
+static void
+test_drain_from_downstream (gconstpointer description)
+{
+  gboolean text = strstr (description, "tokenizer") != NULL;
+  GstEvent *event;
+  GString *said = g_string_new (NULL);
+  guint32 seqnum;
+  gboolean back = FALSE;
+  GstBuffer *buffer;
+  Chain chain;
+
+  test_chain_init (&chain, description, text ? TEST_TEXT_CAPS : TOKEN_CAPS);
+  gst_pad_set_event_function (chain.harness->srcpad, know_nothing);
+  if (text)
+    test_chain_say (&chain, "the hat", 0);
+  else
+    push_ids (&chain, 100, 3, 0);
+  assert_no_chunk (&chain);
+  while ((event = gst_harness_try_pull_event (chain.harness)) != NULL)
+    gst_event_unref (event);
+
+  event = drain_event ();
+  seqnum = gst_event_get_seqnum (event);
+  g_assert_true (gst_harness_push_upstream_event (chain.harness, event));
+  while (!back && (event = gst_harness_pull_event (chain.harness)) != NULL) {
+    back = gst_event_has_name (event, "lychee-drain");
+    if (back) {
+      g_assert_cmpstr (gst_structure_get_string (gst_event_get_structure (event), "for"), ==, "me");
+      g_assert_cmpuint (gst_event_get_seqnum (event), ==, seqnum);
+    }
+    gst_event_unref (event);
+  }
+  g_assert_true (back);
+  if (text) {
+    while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
+      g_string_append (said, test_chunk_meta (buffer)->chunk->text);
+      gst_buffer_unref (buffer);
+    }
+    g_assert_cmpstr (said->str, ==, "the hat");
+  } else {
+    assert_chunk (&chain, 100, 3, 0, LYCHEE_BOUNDARY_END, 0);
+  }
+  g_string_free (said, TRUE);
+
+  /* After the end nothing comes. */
+  gst_harness_push_event (chain.harness, gst_event_new_eos ());
+  g_assert_false (gst_harness_push_upstream_event (chain.harness, drain_event ()));
+  test_chain_clear (&chain);
+}
+
 /* Gaps add up from the last word on. */
 static void
 test_gap (void)
@@ -344,6 +411,9 @@ add_tests (void)
   g_test_add_data_func ("/chunker/drain/eos", "eos", test_drain);
   g_test_add_data_func ("/chunker/drain/segment", "segment", test_drain);
   g_test_add_data_func ("/chunker/drain/discont", "discont", test_drain);
+  g_test_add_data_func (
+      "/chunker/drain/from-downstream", "lycheechunker", test_drain_from_downstream);
+  g_test_add_data_func ("/chunker/drain/from-downstream-text", CHAIN, test_drain_from_downstream);
   g_test_add_func ("/chunker/gap/length", test_gap);
   g_test_add_func ("/chunker/gap/unknown-length", test_gap_of_unknown_length);
   g_test_add_func ("/chunker/silence", test_silence);

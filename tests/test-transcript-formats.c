@@ -127,6 +127,17 @@ static const JsonCase json_cases[] = {
       "{\"segments\": [{\"start\": 0.5, \"end\": 1.5, \"text\": \"a\"}, {\"start\": 2.5, \"end\": "
       "3.5, \"text\": \"b c",
       "0.500-1.500 |a\n2.500-3.500 |b c\n" },
+  { "python",
+      "{'text': 'a', 'segments': [{'start': 1.0, 'end': 2.0, 'text': \"it's a\"}, "
+      "{'start': 3.0, 'end': None, 'text': 'b'}], 'x': True}",
+      "1.000-2.000 |it's a\n3.000-3.500 |b\n" },
+  { "call", "captions.show({\"segments\": [{\"start\": 1, \"end\": 2, \"text\": \"a\"}]});",
+      "1.000-2.000 |a\n" },
+  { "assignment", "var x = [{\"start\": 1, \"end\": 2, \"text\": \"a\"}];\n", "1.000-2.000 |a\n" },
+  { "comments",
+      "// it's \"x\"\n/* {\"text\": 'x'} **/\n{\"segments\": [ // x\n"
+      "{\"start\": 1, /**/ \"end\": 2, \"text\": \"a // b\"}]}\n",
+      "1.000-2.000 |a // b\n" },
   { "no-speech", "{\"a\": [1, 2, {\"b\": null}], \"c\": true}", "" },
 };
 

@@ -176,6 +176,32 @@ static const Case cases[] = {
   { "vtt/override", "WEBVTT\n\n00:01.000 --> 00:02.000\n{\\an8}a\\hb\\Nc\n", 0,
       "1.000-2.000 |a b/c\n" },
 
+  /* What is no name was said: only names where there are others, or that a program wrote, are not.
+   */
+  { "vtt/name-is-speech", "WEBVTT\n\nall of this was said\n00:01.000 --> 00:02.000\na\n", 0,
+      "0.000-1.000 |all of this was said\n1.000-2.000 |a\n" },
+  { "vtt/name-is-late-speech",
+      "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\nYes\n00:03.000 --> 00:04.000\nb\n", 0,
+      "1.000-2.000 |a//Yes\n3.000-4.000 |b\n" },
+  { "vtt/name-of-program",
+      "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n8f-2/7-0\n00:03.000 --> 00:04.000\nb\n", 0,
+      "1.000-2.000 |a\n3.000-4.000 |b\n" },
+  { "vtt/style-with-empty-line",
+      "WEBVTT\n\nSTYLE\n::cue(b) {\n\n  color: red;\n}\n\n::cue(i) { color: blue }\n\n"
+      "00:01.000 --> 00:02.000\na {\n\nb\n",
+      0, "1.000-2.000 |a {//b\n" },
+  { "vtt/style-never-closed", "WEBVTT\n\nSTYLE\n::cue {\n\n00:01.000 --> 00:02.000\na\n\nb\n", 0,
+      "1.000-2.000 |a//b\n" },
+  { "vtt/header-late", "Some text.\n\nWEBVTT\n\nx\n00:01.000 --> 00:02.000\n<v Ann>a\n", 0,
+      "?-? |Some text.\n1.000-2.000 Ann|Ann: a\n" },
+  { "vtt/header-in-speech", "We talked.\nWebVTT is a format.\n", 0,
+      "?-? |We talked.\n?-? |WebVTT is a format.\n" },
+  { "sbv", "0:00:01.000,0:00:02.000\na\nb\n\n0:00:03.000,0:00:04.000\nc\n", 0,
+      "1.000-2.000 |a/b\n3.000-4.000 |c\n" },
+  { "whisper-terminal",
+      "[00:00:01.000 --> 00:00:02.000]   One.\n[00:00:03.000 --> 00:00:04.000]   Two.\n", 0,
+      "1.000-2.000 |One.\n3.000-4.000 |Two.\n" },
+
   /* ASS and SSA */
   { "ass/dialogue",
       "[Script Info]\nTitle: x\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Name\nStyle: "
@@ -195,6 +221,13 @@ static const Case cases[] = {
       0, "1.000-2.000 |a, b\n" },
   { "ass/other-order", "[Events]\nFormat: Start, End, Text\nDialogue: 0:00:01.00,0:00:02.00,a, b\n",
       0, "1.000-2.000 |a, b\n" },
+
+  { "ass/text-before",
+      "Made by hand\n;c\n[Script Info]\nTitle: x\n[Events]\n"
+      "Dialogue: 0,0:00:01.00,0:00:02.00,D,,0,0,0,,a\n",
+      0, "?-? |Made by hand\n?-? |;c\n1.000-2.000 |a\n" },
+  { "ass/sections-in-speech", "We met.\n[Events]\nDialogue: of two, they said 1:2.\nAnn went.\n", 0,
+      "?-? |We met.\n?-? |[Events]\n?-? |Dialogue: of two, they said 1:2.\n?-? |Ann went.\n" },
 
   /* Plain text */
   { "text/lines", "One line.\nAnother.\n\nA paragraph.\n", 0,
@@ -259,6 +292,96 @@ test_case (gconstpointer data)
 
     g_assert_cmpstr (two, ==, c->expected);
   }
+}
+
+/* Lines where a cue's times may be, and what they are; NULL: speech. */
+static const struct {
+  const char *line;
+  const char *times;
+} times_lines[] = {
+  { "00:00:01.000 --> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 --&gt; 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 ==> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 => 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 -- > 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 - -> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 ---> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 >> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 &gt; 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 –> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 → 00:00:02.000", "1.000-2.000" },
+  { "00:00:01 ⇒ 00:00:02", "1.000-2.000" },
+  { "00:00:01.000 —》 00:00:02.000", "1.000-2.000" },
+  { "00：00：01，000 --＞ 00：00：02，000", "1.000-2.000" },
+  { "00:00:01.000 - 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 ~ 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000,00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000     00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000\t00:00:02.000", "1.000-2.000" },
+  { "00:01.000 --> 00:02.000", "1.000-2.000" },
+  { "00:01.000 -> 00:02.000", "1.000-2.000" },
+  { "1.000 --> 2.000", "1.000-2.000" },
+  { "[00:00:01.000 --> 00:00:02.000]", "1.000-2.000" },
+  { "[00:01 - 00:02]", "1.000-2.000" },
+  { "(00:00:01.000 --> 00:00:02.000)", "1.000-2.000" },
+  { "\xe2\x80\x8f\x30\x30:00:01.000 --> 00:00:02.000\xe2\x80\x8f", "1.000-2.000" },
+  { "00:00:01.000 \xff --> \xff\xff 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 Ă --> í € 00:00:02.000", "1.000-2.000" },
+  { "7 00:00:01.000 --> 00:00:02.000", "1.000-2.000" },
+  { "7. 00:00:01.000 --> 00:00:02.000", "1.000-2.000" },
+  { "7) 00:00:01.000 --> 00:00:02.000", "1.000-2.000" },
+  { "00:00:01.000 --> 00:00:02.000 align:start line:0%", "1.000-2.000" },
+  /* broken */
+  { "--> 00:00:02.000", "0.200-2.000" },
+  { "00:00:0x.000 --> 00:00:02.000", "0.200-2.000" },
+  { "00:00:01.000 -->", "1.000-1.500" },
+  { "00:00:01.000 --> later", "1.000-1.500" },
+  { "00:00:01.000 --> 00:00:0y align:start", "1.000-1.500" },
+  { "-->", "0.200-0.700" },
+  { ":: --> ::", "0.200-0.700" },
+  { "00:--:01.000 --> 00:--:02.000", "0.200-0.700" },
+  { "99:99:99:99:99.1 --> x", "0.200-0.700" },
+  /* speech */
+  { "from 00:01:00.000 --> 00:02:00.000 we slept", NULL },
+  { "at 00:01:00.000 --> 00:02:00.000", NULL },
+  { "A 00:01:00.000 --> 00:02:00.000", NULL },
+  { "00:00:01.000 --> later we slept", NULL },
+  { "00:00:01.000 we slept", NULL },
+  { "00:00:01.000", NULL },
+  { "at 12:30 --> lunch", NULL },
+  { "--> we slept", NULL },
+  { "--> 5", NULL },
+  { "5 --> 6", NULL },
+  { "5 -> 6", NULL },
+  { "10:30 - 11:30 we slept", NULL },
+  { "10:30 -> 11:30 we slept", NULL },
+  { "10:30, 11:30", NULL },
+  { "(10:30 - 11:30) we slept", NULL },
+  { "1. 2", NULL },
+  { "2001: 2010 --- a sequel", NULL },
+  { "File --> Save", NULL },
+};
+
+static void
+test_lines (void)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (times_lines); i++)
+    for (guint webvtt = 0; webvtt < 2; webvtt++) {
+      ReadOptions options = { .encoding = "UTF-8" };
+      g_autofree char *input = g_strconcat (webvtt ? "WEBVTT\n\n" : "1\n",
+          "00:00:00.100 --> 00:00:00.200\nfirst\n\n", times_lines[i].line, "\nsaid\n", NULL);
+      g_autofree char *shown = g_utf8_make_valid (times_lines[i].line, -1);
+      g_autofree char *expected =
+          times_lines[i].times != NULL
+              ? g_strconcat ("0.100-0.200 |first\n", times_lines[i].times, " |said\n", NULL)
+              : g_strconcat ("0.100-0.200 |first//", shown, "/said\n", NULL);
+      g_autofree char *found =
+          describe_transcript (input, strlen (input), strlen (input), 1, &options);
+
+      if (strcmp (found, expected) != 0)
+        g_test_message ("%s", shown);
+      g_assert_cmpstr (found, ==, expected);
+    }
 }
 
 /* Encodings: a text as UTF-8, and the encoding it goes through. */
@@ -376,6 +499,7 @@ main (int argc, char **argv)
 
     g_test_add_data_func (path, &cases[i], test_case);
   }
+  g_test_add_func ("/transcript-parser/lines", test_lines);
   for (guint i = 0; i < G_N_ELEMENTS (encoding_cases); i++) {
     g_autofree char *path =
         g_strconcat ("/transcript-parser/encoding/", encoding_cases[i].name, NULL);

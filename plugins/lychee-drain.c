@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-drain.h"
+
+typedef struct {
+  GstPad *sinkpad;
+  GstEvent *event;
+} Turn;
+
+static void
+turn_free (gpointer data)
+{
+  Turn *turn = data;
+
+  gst_object_unref (turn->sinkpad);
+  gst_clear_event (&turn->event);
+  g_free (turn);
+}
+
+static void
+turn_round (GstElement *element, gpointer data)
+{
+  Turn *turn = data;
+
+  GST_DEBUG_OBJECT (element, "%" GST_PTR_FORMAT, turn->event);
+  gst_pad_send_event (turn->sinkpad, g_steal_pointer (&turn->event));
+}
+
+/**
+ * lychee_drain_turn_round:
+ * @element: an element that holds text
+ * @sinkpad: its sink pad, whose event function takes #LYCHEE_DRAIN_EVENT
+ * @event: such an event that came from downstream (transfer none)
+ *
+ * Sends @event, its fields and sequence number kept, through @element as if upstream had. Whoever
+ * sent it may be in the streaming thread, or one that must not wait for it: another thread does
+ * this, in order with the buffers.
+ *
+ * Returns: %FALSE where nothing can come of it, as no stream has begun or it has ended
+ */
+gboolean
+lychee_drain_turn_round (GstElement *element, GstPad *sinkpad, GstEvent *event)
+{
+  const GstStructure *structure = gst_event_get_structure (event);
+  GstEvent *segment;
+  Turn *turn;
+
+  if (GST_PAD_IS_FLUSHING (sinkpad) || GST_PAD_IS_EOS (sinkpad))
+    return FALSE;
+  segment = gst_pad_get_sticky_event (sinkpad, GST_EVENT_SEGMENT, 0);
+  if (segment == NULL)
+    return FALSE;
+  gst_event_unref (segment);
+
+  turn = g_new (Turn, 1);
+  turn->sinkpad = gst_object_ref (sinkpad);
+  turn->event = gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_copy (structure));
+  gst_event_set_seqnum (turn->event, gst_event_get_seqnum (event));
+  gst_element_call_async (element, turn_round, turn, turn_free);
+  return TRUE;
+}
