@@ -97,6 +97,8 @@ struct _LycheeAttention {
   gsize partial_size;
 
   GArray *item_ends; /* of guint: items to be indexed in this pass end here */
+  gboolean placed;   /* a device has found where they go: */
+  LycheeIndexPlaces places;
   GMutex error_lock;
   GError *error;
 };

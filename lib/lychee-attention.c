@@ -240,6 +240,7 @@ lychee_attention_plan (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
   a->n_jobs = a->n_kv_heads * a->n_blocks;
+  a->placed = FALSE;
   plan_upkeep (a);
   a->audit_layer = a->n_layers;
   plan_global (a);
@@ -286,6 +287,7 @@ upkeep (LycheeAttention *a, guint layer, guint head)
   LycheeIndex *index = lychee_cache_get_index (a->cache, layer, head);
   g_autoptr (GError) error = NULL;
   guint begin = lychee_index_get_end (index);
+  LycheeIndexPlaces places = a->places;
   LycheeRows rows;
 
   lychee_cache_get_rows (a->cache, layer, head, &rows);
@@ -295,7 +297,14 @@ upkeep (LycheeAttention *a, guint layer, guint head)
 
     if (end <= begin) /* done by a pass that was cancelled later */
       continue;
-    if (!lychee_index_append (index, &rows, begin, end - begin, &error)) {
+    if (a->placed) {
+      gsize at = ((gsize) layer * a->n_kv_heads + head) * (end - begin);
+
+      places.place += at;
+      places.sums += at * (a->head_dim + 2);
+    }
+    if (!lychee_index_append_placed (
+            index, &rows, begin, end - begin, a->placed ? &places : NULL, &error)) {
       g_mutex_lock (&a->error_lock);
       if (!a->error)
         a->error = g_steal_pointer (&error);
@@ -325,14 +334,22 @@ lychee_attention_is_sparse (LycheeAttention *a)
 }
 
 guint
-lychee_attention_get_n_upkeep (LycheeAttention *a)
+lychee_attention_get_n_upkeep (LycheeAttention *a, guint *first)
 {
   guint last = a->item_ends->len, end;
 
   if (last == 0)
     return 0;
   end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[0], 0));
-  return g_array_index (a->item_ends, guint, last - 1) - MAX (end, index_begin (a));
+  *first = MAX (end, index_begin (a));
+  return g_array_index (a->item_ends, guint, last - 1) - *first;
+}
+
+void
+lychee_attention_set_places (LycheeAttention *a, const LycheeIndexPlaces *places)
+{
+  a->places = *places;
+  a->placed = TRUE;
 }
 
 guint

@@ -87,8 +87,11 @@ void lychee_attention_set_key_func (
  * () ends the pass here too. */
 void lychee_attention_plan (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);
 gboolean lychee_attention_is_sparse (LycheeAttention *attention);
-/* Rows that upkeep puts into each index; 0: there is none in this pass. */
-guint lychee_attention_get_n_upkeep (LycheeAttention *attention);
+/* Rows that upkeep puts into each index, and the first of them; 0: there is none in this pass. */
+guint lychee_attention_get_n_upkeep (LycheeAttention *attention, guint *first);
+/* Where they go, [n_layers][n_kv_heads] times what lychee_index_append_placed () takes, for indexes
+ * that all end where the first row stands, and for this pass only. Else trees are descended. */
+void lychee_attention_set_places (LycheeAttention *attention, const LycheeIndexPlaces *places);
 guint lychee_attention_upkeep (LycheeAttention *attention, guint layer);
 /* n_layers: none */
 guint lychee_attention_get_audit_layer (LycheeAttention *attention);
