@@ -150,7 +150,7 @@ cuda_new_worker (LycheeBackend *backend, GError **error)
   w->worker = on_device;
   w->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim, 1);
   lychee_attention_set_layers (
-      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale);
+      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale, 0);
   w->upkeep.attention = w->attention;
   w->upkeep.n_layers = hp->n_layers;
   w->upkeep.done = g_new0 (guint, hp->n_layers);
@@ -222,18 +222,51 @@ measure_indexes (CudaWorker *w, LycheeCudaPass *pass)
     }
 }
 
+/* Has the device find where the rows that are due go, if it has all indexes as they are. */
+static gboolean
+place_rows (CudaWorker *w, const LycheeCudaPass *pass, guint first, guint n, GError **error)
+{
+  CudaBackend *b = get_backend (w);
+  const LycheeHparams *hp = lychee_model_get_hparams (b->model);
+  LycheeCudaUpkeep upkeep = {
+    .first = first,
+    .n_rows = n,
+    .pages = pass->pages,
+    .n_pages = pass->n_pages,
+    .heads = w->heads,
+  };
+  LycheeCudaError local = { 0 };
+  LycheeCudaPlaces places;
+
+  G_STATIC_ASSERT (sizeof (LycheeIndexPlace) == sizeof (LycheeCudaPlace));
+  if (n > LYCHEE_APPEND_BATCH || !lychee_cuda_mirror_find_indexes (b->cuda, w->cache, w->heads))
+    return TRUE;
+  for (guint i = 0; i < hp->n_layers * hp->n_kv_heads; i++) /* else a pass was given up half-way */
+    if (w->heads[i].n_nodes > 0 && (guint) w->heads[i].end != first)
+      return TRUE;
+  if (b->cuda->api->worker_place (w->worker, &upkeep, &places, &local) != 0) {
+    lychee_cuda_set_error (error, &local, "The index cannot be kept up");
+    return FALSE;
+  }
+  lychee_attention_set_places (
+      w->attention, &(LycheeIndexPlaces){ (const LycheeIndexPlace *) places.places, places.sums });
+  return TRUE;
+}
+
 /* Settles how the pass gets at the indexes. */
 static gboolean
 prepare_indexes (CudaWorker *w, LycheeCudaPass *pass, GError **error)
 {
   CudaBackend *b = get_backend (w);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
-  guint n_upkeep = lychee_attention_get_n_upkeep (w->attention);
+  guint first, n_upkeep = lychee_attention_get_n_upkeep (w->attention, &first);
   gboolean later = n_upkeep > 0 && n_upkeep <= LITTLE_UPKEEP && pass->n_tokens == 1;
 
   /* Before the threads begin: they change what is measured. */
   if (pass->sparse && (later || n_upkeep == 0))
     measure_indexes (w, pass);
+  if (later && !place_rows (w, pass, first, n_upkeep, error))
+    return FALSE;
   if (n_upkeep > 0)
     begin_upkeep (w);
   if (!pass->sparse)
@@ -396,6 +429,12 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   if (granularity != LYCHEE_GRANULARITY_TOKEN) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
+    return NULL;
+  }
+  if (lychee_model_get_hparams (model)->attention_cap > 0) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no attention that caps its logits, as this model's does: set backend "
+        "to cpu");
     return NULL;
   }
   weights = lychee_cuda_weights_get (cuda, model, error);

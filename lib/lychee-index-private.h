@@ -76,6 +76,7 @@ struct _LycheeIndex {
   gsize bytes;
   guint64 n_made; /* coarse nodes ever made: what staggers their limits */
   guint64 splits, rebuilds, rows_rebuilt;
+  guint64 placed;           /* rows whose places were given */
   guint64 version;          /* counts changes */
   LycheeBranch *root;       /* NULL: empty */
   LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
@@ -239,13 +240,14 @@ lychee_node_id (const guint8 *ids, guint id_bytes, guint i)
 typedef struct {
   guint head_dim, stride, max_leaves;
   guint n_leaves, n_rows, fresh, built, limit;
-  guint32 *id;     /* [max_leaves][stride], more than a leaf may keep */
-  guint *count;    /* [max_leaves] */
-  guint8 *touched; /* [max_leaves] the mean has to be computed anew */
-  float *mean;     /* [max_leaves][head_dim] */
-  guint8 *spread;  /* [max_leaves] */
-  guint8 *code;    /* [max_leaves][head_dim / 2] */
-  guint16 *scale;  /* [max_leaves] */
+  guint32 *id;       /* [max_leaves][stride], more than a leaf may keep */
+  guint *count;      /* [max_leaves] */
+  guint8 *touched;   /* [max_leaves] the mean has to be computed anew, */
+  const float **sum; /* [max_leaves] from this, [head_dim + 1], or where NULL from rows */
+  float *mean;       /* [max_leaves][head_dim] */
+  guint8 *spread;    /* [max_leaves] */
+  guint8 *code;      /* [max_leaves][head_dim / 2] */
+  guint16 *scale;    /* [max_leaves] */
 } LycheeOpenNode;
 
 LycheeOpenNode *lychee_open_node_new (guint head_dim, guint leaf_capacity, guint max_rows);
@@ -285,7 +287,9 @@ void lychee_branch_count (LycheeBranch *branch);
 LycheeBranch *lychee_branch_split (LycheeIndex *index, LycheeBranch *branch);
 
 /* lychee-index-tree.c */
-void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
+/* @places: (nullable) */
+void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n,
+    const LycheeIndexPlaces *places);
 void lychee_tree_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end);
 /* Builds everything anew by recursive 2-means. */
 void lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows);

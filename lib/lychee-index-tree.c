@@ -65,10 +65,15 @@ leaf_mean (Writer *writer, guint leaf)
   guint n = open->count[leaf];
   float squares;
 
-  for (guint i = 0; i < n; i++)
-    writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
-  memset (mean, 0, open->head_dim * sizeof *mean);
-  writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
+  if (open->sum[leaf]) {
+    memcpy (mean, open->sum[leaf], open->head_dim * sizeof *mean);
+    squares = open->sum[leaf][open->head_dim];
+  } else {
+    for (guint i = 0; i < n; i++)
+      writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
+    memset (mean, 0, open->head_dim * sizeof *mean);
+    writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
+  }
   for (guint d = 0; d < open->head_dim; d++)
     mean[d] /= n;
   squares = squares / n - lychee_square (mean, open->head_dim);
@@ -87,6 +92,7 @@ build_leaves (Writer *writer, guint at, guint n)
 
     open->count[leaf] = n;
     open->touched[leaf] = TRUE;
+    open->sum[leaf] = NULL;
     memcpy (open->id + (gsize) leaf * open->stride, writer->sorter->id + at, n * sizeof *open->id);
     return;
   }
@@ -226,6 +232,7 @@ split_leaves (Writer *writer)
     last = --open->n_leaves;
     open->count[leaf] = open->count[last];
     open->touched[leaf] = TRUE;
+    open->sum[leaf] = NULL;
     memcpy (open->id + (gsize) leaf * open->stride, open->id + (gsize) last * open->stride,
         open->count[last] * sizeof *open->id);
   }
@@ -261,10 +268,34 @@ close_node (Writer *writer, LycheeBranch *branch, guint i)
   lychee_node_unref (old);
 }
 
-/* Puts rows @id, their keys @x, into child @i of @branch. */
+static guint
+find_nearest_leaf (const LycheeOpenNode *open, const float *x)
+{
+  guint nearest = 0;
+  float least = G_MAXFLOAT;
+
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+    float d = lychee_distance (x, open->mean + (gsize) leaf * open->head_dim, open->head_dim);
+
+    if (d < least) {
+      least = d;
+      nearest = leaf;
+    }
+  }
+  return nearest;
+}
+
+/* Rows on their way into the index. */
+typedef struct {
+  guint32 id;
+  const float *x;   /* the key */
+  const float *sum; /* of the leaf that it goes to, or NULL: is found from rows */
+  gint32 leaf;      /* that it goes to; -1: is to be found */
+} Row;
+
+/* Puts rows into child @i of @branch. */
 static void
-node_append (
-    Writer *writer, LycheeBranch *branch, guint i, const guint32 *id, const float *x, guint n)
+node_append (Writer *writer, LycheeBranch *branch, guint i, const Row *row, guint n)
 {
   LycheeIndex *index = writer->index;
   LycheeOpenNode *open = writer->open;
@@ -273,19 +304,14 @@ node_append (
 
   lychee_open_node_read (open, index, node, branch->code + (gsize) i * dim, branch->scale[i]);
   for (guint j = 0; j < n; j++) {
-    guint nearest = 0;
-    float least = G_MAXFLOAT;
+    gboolean placed = row[j].leaf >= 0 && (guint) row[j].leaf < open->n_leaves;
+    guint leaf = placed ? (guint) row[j].leaf : find_nearest_leaf (open, row[j].x);
 
-    for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
-      float d = lychee_distance (x + (gsize) j * dim, open->mean + (gsize) leaf * dim, dim);
-
-      if (d < least) {
-        least = d;
-        nearest = leaf;
-      }
-    }
-    open->id[(gsize) nearest * open->stride + open->count[nearest]++] = id[j];
-    open->touched[nearest] = TRUE;
+    open->id[(gsize) leaf * open->stride + open->count[leaf]++] = row[j].id;
+    /* The first that goes to a leaf has its sum; one that was not placed makes it wrong. */
+    if (!placed || !open->touched[leaf])
+      open->sum[leaf] = placed ? row[j].sum : NULL;
+    open->touched[leaf] = TRUE;
   }
   open->n_rows += n;
   branch->n_rows += n;
@@ -553,20 +579,55 @@ rebuild (Writer *writer, guint begin, guint end)
   built_clear (&built);
 }
 
+/* Coarse node @number in the order of the tree; less those that were passed by. */
+static gboolean
+find_node (LycheeBranch *branch, guint *number, Place *place)
+{
+  if (branch->level == 1) {
+    *place = (Place){ .branch = branch, .child = *number };
+    if (*number < branch->n)
+      return TRUE;
+    *number -= branch->n;
+    return FALSE;
+  }
+  for (guint i = 0; i < branch->n; i++)
+    if (find_node (branch->child[i], number, place))
+      return TRUE;
+  return FALSE;
+}
+
+/* FALSE: not all of @given are places of this index. */
+static gboolean
+take_places (LycheeIndex *index, const LycheeIndexPlaces *given, guint n, Place *places)
+{
+  for (guint i = 0; i < n; i++) {
+    guint number = (guint) given->place[i].node;
+
+    if (given->place[i].node < 0 || given->place[i].leaf < 0 ||
+        !find_node (index->root, &number, &places[i]))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* @given: (nullable) */
 static void
-append_batch (Writer *writer, guint first, guint n)
+append_batch (Writer *writer, guint first, guint n, const LycheeIndexPlaces *given)
 {
   LycheeIndex *index = writer->index;
   guint dim = index->params.head_dim;
   g_autofree float *x = g_new (float, (gsize) n *dim);
-  g_autofree float *gathered = g_new (float, (gsize) n *dim);
   Place places[LYCHEE_APPEND_BATCH];
-  guint32 ids[LYCHEE_APPEND_BATCH];
+  Row row[LYCHEE_APPEND_BATCH];
 
   for (guint i = 0; i < n; i++)
     index->kernels->f16_to_f32 (
         lychee_rows_key (writer->rows, dim, first + i), x + (gsize) i * dim, dim);
-  descend (index, x, n, places);
+  if (!given || !take_places (index, given, n, places)) {
+    given = NULL;
+    descend (index, x, n, places);
+  }
+  index->placed += given ? n : 0;
   for (guint i = 0; i < n; i++) {
     Place place = places[i];
     guint together = 0;
@@ -575,11 +636,15 @@ append_batch (Writer *writer, guint first, guint n)
       continue;
     for (guint j = i; j < n; j++)
       if (places[j].branch == place.branch && places[j].child == place.child) {
-        ids[together] = first + j;
-        memcpy (gathered + (gsize) together++ * dim, x + (gsize) j * dim, dim * sizeof *x);
+        row[together++] = (Row){
+          .id = first + j,
+          .x = x + (gsize) j * dim,
+          .sum = given ? given->sums + (gsize) j * (dim + 2) : NULL,
+          .leaf = given ? given->place[j].leaf : -1,
+        };
         places[j].branch = NULL;
       }
-    node_append (writer, place.branch, place.child, ids, gathered, together);
+    node_append (writer, place.branch, place.child, row, together);
   }
 }
 
@@ -594,7 +659,8 @@ mark (LycheeBranch *branch)
 }
 
 void
-lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n)
+lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n,
+    const LycheeIndexPlaces *places)
 {
   guint begin = index->root ? index->begin : first, held = first - begin;
   Writer writer;
@@ -606,7 +672,7 @@ lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, gui
     writer_init (&writer, index, rows, 0);
     for (guint i = 0, batch; i < n; i += batch) {
       batch = MIN (n - i, LYCHEE_APPEND_BATCH);
-      append_batch (&writer, first + i, batch);
+      append_batch (&writer, first + i, batch, places);
       mark (index->root);
       settle_root (index);
     }

@@ -56,5 +56,7 @@ int lychee_cuda_worker_new (
 void lychee_cuda_worker_free (LycheeCudaWorker *worker);
 int lychee_cuda_worker_upload (LycheeCudaWorker *worker, int n, void *const *to,
     const void *const *from, const size_t *sizes, LycheeCudaError *error);
+int lychee_cuda_worker_place (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
+    LycheeCudaPlaces *places, LycheeCudaError *error);
 int lychee_cuda_worker_run (LycheeCudaWorker *worker, const LycheeCudaPass *pass,
     LycheeCudaResult *result, LycheeCudaError *error);

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define LYCHEE_CUDA_ABI 1
+#define LYCHEE_CUDA_ABI 2
 
 typedef enum {
   LYCHEE_CUDA_OK,
@@ -68,6 +68,11 @@ typedef struct {
   int begin, end; /* rows that it holds */
   int padding;
 } LycheeCudaHead;
+
+/* Where a row goes in an index: which of its nodes, and which leaf of that. */
+typedef struct {
+  int node, leaf; /* -1: nowhere */
+} LycheeCudaPlace;
 
 #define LYCHEE_CUDA_MAX_TOKENS 512 /* of a pass */
 
@@ -158,6 +163,21 @@ typedef struct {
   double missed_mass, error;
 } LycheeCudaResult; /* valid until the worker's next pass */
 
+/* Rows that are to go into the indexes of all layers. */
+typedef struct {
+  int first, n_rows;  /* at most 64 */
+  void *const *pages; /* [n_pages] device memory */
+  int n_pages;
+  const LycheeCudaHead *heads; /* [n_layers][n_kv_heads]; no nodes: none goes there */
+} LycheeCudaUpkeep;
+
+typedef struct {
+  const LycheeCudaPlace *places; /* [n_layers][n_kv_heads][n_rows] */
+  /* Of the leaf, where a row is the first one that goes there: sum of keys, of their squares, their
+   * number */
+  const float *sums; /* [n_layers][n_kv_heads][n_rows][head_dim + 2] */
+} LycheeCudaPlaces;  /* valid until the worker's next upkeep */
+
 typedef struct {
   int abi; /* LYCHEE_CUDA_ABI */
 
@@ -187,6 +207,8 @@ typedef struct {
   /* Copies @n blocks; to[i] is in device memory, sizes are multiples of 4. */
   int (*worker_upload) (LycheeCudaWorker *worker, int n, void *const *to, const void *const *from,
       const size_t *sizes, LycheeCudaError *error);
+  int (*worker_place) (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
+      LycheeCudaPlaces *places, LycheeCudaError *error);
   int (*worker_run) (LycheeCudaWorker *worker, const LycheeCudaPass *pass, LycheeCudaResult *result,
       LycheeCudaError *error);
 } LycheeCudaApi;

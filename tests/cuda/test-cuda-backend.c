@@ -5,6 +5,7 @@
 
 #include "lychee-backend.h"
 #include "lychee-cache-private.h"
+#include "lychee-index-private.h"
 #include "lychee-model-private.h"
 #include "lychee-question.h"
 #include "lychee-session.h"
@@ -254,6 +255,8 @@ test_sparse (void)
   g_assert_cmpuint (n_far, <=, 4);
   lychee_worker_take_stats (cpu.worker, &wanted);
   lychee_worker_take_stats (cuda.worker, &got);
+  /* All upkeep but the first was the device's. */
+  g_assert_cmpuint (lychee_cache_get_index (cuda.cache, 1, 0)->placed, >=, 32);
   g_assert_cmpuint (got.sparse, ==, wanted.sparse);
   g_assert_cmpuint (got.dense, ==, wanted.dense);
   g_assert_cmpuint (got.rows_visible, ==, wanted.rows_visible);
