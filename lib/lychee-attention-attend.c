@@ -45,13 +45,34 @@ gather_queries (
   return to;
 }
 
+/* A job at work. */
+typedef struct {
+  guint layer, thread;
+  guint head, first_token, n_tokens, first_position;
+  LycheeQueries queries;
+  LycheeRows rows;
+} Block;
+
+static const LycheeLoadedRows *
+load_run (LycheeAttention *a, const Block *b, guint row, guint place, guint n)
+{
+  guint32 ids[LYCHEE_LOAD_ROWS], places[LYCHEE_LOAD_ROWS];
+
+  for (guint i = 0; i < n; i++) {
+    ids[i] = row + i;
+    places[i] = place + i;
+  }
+  return lychee_attention_load (a, b->layer, &b->rows, ids, places, n, b->thread);
+}
+
 /* Keys begin .. end - 1 (places, as all here), each by the queries whose token stands at or after
  * it. The queries are those of @n_tokens tokens from @first_position on. */
 static void
-attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows, guint begin,
+attend_run (LycheeAttention *a, const Block *b, const LycheeQueries *queries, guint begin,
     guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
 {
   guint32 visible[BLOCK_TOKENS * LYCHEE_ATTENTION_MAX_GROUP];
+  const LycheeRows *rows = &b->rows;
 
   end = MIN (end, first_position + n_tokens);
   for (guint at = begin; at < end;) {
@@ -60,8 +81,17 @@ attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *
     guint n =
         MIN (LYCHEE_CACHE_PAGE_TOKENS - in_page, (at < a->head ? MIN (a->head, end) : end) - at);
     const guint16 *k = rows->pages[row >> rows->page_shift] + (gsize) in_page * a->head_dim;
+    const guint16 *v = k + rows->value_offset;
     const guint32 *mask = NULL;
 
+    if (a->key_func) {
+      const LycheeLoadedRows *loaded;
+
+      n = MIN (n, LYCHEE_LOAD_ROWS);
+      loaded = load_run (a, b, row, at, n);
+      k = loaded->k;
+      v = loaded->v;
+    }
     if (at + n > first_position + 1) {
       mask = visible;
       for (guint t = 0; t < n_tokens; t++) {
@@ -72,16 +102,17 @@ attend_run (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *
           visible[t * a->group + g] = sees;
       }
     }
-    a->kernels->attend (queries, k, k + rows->value_offset, n, mask, state);
+    a->kernels->attend (queries, k, v, n, mask, state);
     at += n;
   }
 }
 
 /* The same for the keys that a local layer's tokens see. */
 static void
-attend_window (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows,
-    guint begin, guint end, guint first_position, guint n_tokens, LycheeSoftmax *state)
+attend_window (LycheeAttention *a, const Block *b, guint begin, guint end, LycheeSoftmax *state)
 {
+  const LycheeQueries *queries = &b->queries;
+  guint first_position = b->first_position, n_tokens = b->n_tokens;
   /* From here on all of the tokens see the keys, as far as they are not behind themselves. */
   guint common = CLAMP (window_begin (a, first_position + n_tokens - 1), begin, end);
 
@@ -92,46 +123,57 @@ attend_window (LycheeAttention *a, const LycheeQueries *queries, const LycheeRow
 
     of_token.n_queries = a->group;
     of_token.q += at * a->head_dim;
-    attend_run (a, &of_token, rows, MAX (begin, window_begin (a, first_position + t)), common,
+    attend_run (a, b, &of_token, MAX (begin, window_begin (a, first_position + t)), common,
         first_position + t, 1, &own);
   }
-  attend_run (a, queries, rows, common, end, first_position, n_tokens, state);
+  attend_run (a, b, queries, common, end, first_position, n_tokens, state);
 }
 
 static void
-attend_gathered (LycheeAttention *a, const LycheeQueries *queries, const LycheeRows *rows,
-    const guint32 *tokens, guint n, LycheeSoftmax *state)
+attend_gathered (
+    LycheeAttention *a, const Block *b, const guint32 *tokens, guint n, LycheeSoftmax *state)
 {
+  const LycheeRows *rows = &b->rows;
   const guint16 *keys[GATHER_KEYS];
   guint mask = (1u << rows->page_shift) - 1;
 
+  for (guint from = 0, some; a->key_func && from < n; from += some) {
+    guint32 places[LYCHEE_LOAD_ROWS];
+    const LycheeLoadedRows *loaded;
+
+    some = MIN (n - from, LYCHEE_LOAD_ROWS);
+    for (guint i = 0; i < some; i++)
+      places[i] = tokens[from + i] < a->head ? tokens[from + i] : tokens[from + i] - a->skip;
+    loaded = lychee_attention_load (a, b->layer, rows, tokens + from, places, some, b->thread);
+    a->kernels->attend (&b->queries, loaded->k, loaded->v, some, NULL, state);
+  }
+  if (a->key_func)
+    return;
   for (guint i = 0; i < n; i++)
     keys[i] = rows->pages[tokens[i] >> rows->page_shift] + (gsize) (tokens[i] & mask) * a->head_dim;
-  a->kernels->attend_gather (queries, keys, rows->value_offset, n, state);
+  a->kernels->attend_gather (&b->queries, keys, rows->value_offset, n, state);
 }
 
-typedef struct {
-  guint head, first_token, n_tokens, first_position;
-  LycheeQueries queries;
-  LycheeRows rows;
-} Block;
-
 static void
-get_block (LycheeAttention *a, guint layer, guint job, Block *b)
+get_block (LycheeAttention *a, guint layer, guint job, guint thread, Block *b)
 {
+  b->layer = layer;
+  b->thread = thread;
   b->head = job / a->n_blocks;
   b->first_token = job % a->n_blocks * BLOCK_TOKENS;
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
   b->first_position = a->place + b->first_token;
-  b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
+  b->queries =
+      (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL, .cap = a->cap };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
 
 /* The scoring half of a sparse job. */
 static void
-search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttentionStats *stats)
+search (LycheeAttention *a, guint layer, const float *q, guint job, guint thread)
 {
+  LycheeAttentionStats *stats = &a->counters[thread].stats;
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
   LycheeIndex *index;
   LycheeIndexQuery query;
@@ -139,7 +181,7 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
   guint sinks = a->skip > 0 ? a->head : MIN (indexing->sinks, a->first), certain;
   Block b;
 
-  get_block (a, layer, job, &b);
+  get_block (a, layer, job, thread, &b);
   index = lychee_cache_get_index (a->cache, layer, b.head);
   j->sinks = sinks;
   j->recent = MAX (lychee_index_get_end (index), sinks + a->skip) - a->skip;
@@ -162,9 +204,10 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, LycheeAttent
 }
 
 static void
-attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
-    LycheeAttentionStats *stats)
+attend_sparse (
+    LycheeAttention *a, guint layer, const float *q, guint job, guint split, guint thread)
 {
+  LycheeAttentionStats *stats = &a->counters[thread].stats;
   Job *j = &a->jobs[job];
   guint n_splits = get_plan (a, layer)->n_splits;
   LycheeSelection *found = j->selection;
@@ -172,21 +215,20 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
   LycheeSoftmax state;
   Block b;
 
-  get_block (a, layer, job, &b);
+  get_block (a, layer, job, thread, &b);
   b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q);
   state = unit_state (a, job * n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (split == 0) {
-    attend_run (a, &b.queries, &b.rows, 0, j->sinks, b.first_position, b.n_tokens, &state);
-    attend_run (a, &b.queries, &b.rows, j->recent, a->place + a->n_tokens, b.first_position,
-        b.n_tokens, &state);
+    attend_run (a, &b, &b.queries, 0, j->sinks, b.first_position, b.n_tokens, &state);
+    attend_run (
+        a, &b, &b.queries, j->recent, a->place + a->n_tokens, b.first_position, b.n_tokens, &state);
     stats->ns_read += now (a) - begun;
   } else if (split < n_splits - 1) {
     guint from = (split - 1) * GATHER_KEYS;
 
     if (from < found->n_rows)
-      attend_gathered (a, &b.queries, &b.rows, found->rows + from,
-          MIN (GATHER_KEYS, found->n_rows - from), &state);
+      attend_gathered (a, &b, found->rows + from, MIN (GATHER_KEYS, found->n_rows - from), &state);
     stats->ns_read += now (a) - begun;
   } else {
     LycheeIndexQuery query = { .n_queries = b.queries.n_queries, .q = b.queries.q, .logits = TRUE };
@@ -199,15 +241,16 @@ attend_sparse (LycheeAttention *a, guint layer, const float *q, guint job, guint
 
 static void
 attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint split,
-    float *scratch, LycheeAttentionStats *stats)
+    float *scratch, guint thread)
 {
+  LycheeAttentionStats *stats = &a->counters[thread].stats;
   const Plan *plan = get_plan (a, layer);
   guint begin = split * plan->split_keys;
   guint64 begun = now (a);
   LycheeSoftmax state;
   Block b;
 
-  get_block (a, layer, job, &b);
+  get_block (a, layer, job, thread, &b);
   b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, scratch);
   if (split == 0 && are_weights_wanted (a, layer))
     memcpy (a->jobs[job].q, b.queries.q,
@@ -216,22 +259,21 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (a->local[layer]) {
     begin += window_begin (a, b.first_position);
-    attend_window (a, &b.queries, &b.rows, begin, begin + plan->split_keys, b.first_position,
-        b.n_tokens, &state);
+    attend_window (a, &b, begin, begin + plan->split_keys, &state);
   } else {
-    attend_run (a, &b.queries, &b.rows, begin, begin + plan->split_keys, b.first_position,
-        b.n_tokens, &state);
+    attend_run (
+        a, &b, &b.queries, begin, begin + plan->split_keys, b.first_position, b.n_tokens, &state);
   }
   stats->ns_read += now (a) - begun;
 }
 
 static void
-attend_func (LycheeAttention *a, guint layer, const float *q, guint job)
+attend_func (LycheeAttention *a, guint layer, const float *q, guint job, guint thread)
 {
   LycheeSoftmax state;
   Block b;
 
-  get_block (a, layer, job, &b);
+  get_block (a, layer, job, thread, &b);
   b.queries.q = gather_queries (a, q, b.head, 0, 1, NULL);
   state = unit_state (a, job, b.queries.n_queries);
   for (guint i = 0; i < b.queries.n_queries; i++) {
@@ -275,7 +317,7 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
     if (unit < n_searches) {
       guint64 begun = now (a);
 
-      search (a, layer, q, unit, stats);
+      search (a, layer, q, unit, thread);
       stats->ns_search += now (a) - begun;
       g_atomic_int_set (&found[unit], TRUE);
       continue;
@@ -283,12 +325,12 @@ lychee_attention_attend (LycheeAttention *a, guint layer, const float *q, guint 
     job = (unit - n_searches) / plan->n_splits;
     split = (unit - n_searches) % plan->n_splits;
     if (plan->func) {
-      attend_func (a, layer, q, job);
+      attend_func (a, layer, q, job, thread);
     } else if (plan->sparse) {
       wait_for (&found[job]);
-      attend_sparse (a, layer, q, job, split, stats);
+      attend_sparse (a, layer, q, job, split, thread);
     } else {
-      attend_dense (a, layer, q, job, split, scratch, stats);
+      attend_dense (a, layer, q, job, split, scratch, thread);
     }
   }
 }
@@ -311,7 +353,7 @@ audit (LycheeAttention *a, const Block *b, const double *log_read, const float *
   LycheeSoftmax all = { memory, memory + n, memory + 2 * n };
 
   lychee_softmax_init (&all, n, d);
-  attend_run (a, &b->queries, &b->rows, 0, a->place + 1, b->first_position, 1, &all);
+  attend_run (a, b, &b->queries, 0, a->place + 1, b->first_position, 1, &all);
   for (guint i = 0; i < n; i++) {
     double missed = 1 - exp (log_read[i] - log_mass (&all, i)), distance = 0, length = 0;
 
@@ -362,7 +404,7 @@ lychee_attention_merge (
     if ((weighed ? job / a->n_blocks : job) % n_threads != thread)
       continue;
 
-    get_block (a, layer, job, &b);
+    get_block (a, layer, job, thread, &b);
     sum = unit_state (a, job * n_splits, b.queries.n_queries);
     to = output + ((gsize) b.first_token * a->n_heads + (gsize) b.head * a->group) * a->head_dim;
     for (guint split = 1; split < n_splits; split++) {

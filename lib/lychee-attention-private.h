@@ -8,7 +8,8 @@
 G_BEGIN_DECLS
 
 /* What the parts of attention share: lychee-attention.c plans a pass and stores its keys and values
- * (step 1), -attend.c answers its queries (steps 2 and 3). */
+ * (step 1), -attend.c answers its queries (steps 2 and 3), -rows.c loads rows that are not kept as
+ * they are read. */
 
 /* Tokens whose queries are answered together, sharing each read of a key. */
 #define BLOCK_TOKENS 16
@@ -38,6 +39,15 @@ typedef struct {
   guint n_splits; /* units of a job */
 } Plan;
 
+/* Rows that are loaded at a time. */
+#define LYCHEE_LOAD_ROWS 64
+
+/* Rows on their way to the queries, one after the other; a thread's own. */
+typedef struct {
+  guint16 *k, *v; /* [LYCHEE_LOAD_ROWS][head_dim], f16 */
+  float *keys;    /* [LYCHEE_LOAD_ROWS][head_dim] */
+} LycheeLoadedRows;
+
 struct _LycheeAttention {
   const LycheeCpuKernels *kernels;
   guint n_layers;
@@ -46,6 +56,7 @@ struct _LycheeAttention {
   guint group; /* query heads that share a KV head */
   guint head_dim;
   float scale;
+  float cap;       /* 0: none */
   gboolean *local; /* [n_layers] */
   guint window;    /* keys that a local layer's token sees, its own included */
   guint *global;   /* [n_global] the layers that are not local, ascending */
@@ -56,6 +67,9 @@ struct _LycheeAttention {
   gboolean timing;
   LycheeAttentionFunc func;
   gpointer func_data;
+  LycheeKeyFunc key_func; /* NULL: keys are read where they lie */
+  gpointer key_data;
+  LycheeLoadedRows *loaded;       /* [n_threads], memory only with the function */
   LycheeAttentionWeights weights; /* n_rows is 0: not wanted */
 
   LycheeCache *cache; /* of the pass under way, not owned */
@@ -83,6 +97,8 @@ struct _LycheeAttention {
   gsize partial_size;
 
   GArray *item_ends; /* of guint: items to be indexed in this pass end here */
+  gboolean placed;   /* a device has found where they go: */
+  LycheeIndexPlaces places;
   GMutex error_lock;
   GError *error;
 };
@@ -110,5 +126,11 @@ window_begin (LycheeAttention *a, guint position)
 {
   return position + 1 - MIN (position + 1, a->window);
 }
+
+/* Where rows are not read in place (key_func is set): fetches rows @ids, which stand at @places,
+ * into memory of @thread's own, where they stay until the next load. @n is at most
+ * LYCHEE_LOAD_ROWS. */
+const LycheeLoadedRows *lychee_attention_load (LycheeAttention *a, guint layer,
+    const LycheeRows *rows, const guint32 *ids, const guint32 *places, guint n, guint thread);
 
 G_END_DECLS

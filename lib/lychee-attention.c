@@ -26,20 +26,23 @@ lychee_attention_new (
   a->head_dim = head_dim;
   a->n_threads = n_threads;
   a->counters = g_new0 (Counters, n_threads);
+  a->loaded = g_new0 (LycheeLoadedRows, n_threads);
   a->next_unit = g_new0 (gint, n_layers);
   a->next_upkeep = g_new0 (gint, n_layers);
   a->local = g_new0 (gboolean, n_layers);
   a->global = g_new (guint, n_layers);
-  lychee_attention_set_layers (a, NULL, 0, 0);
+  lychee_attention_set_layers (a, NULL, 0, 0, 0);
   a->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
   g_mutex_init (&a->error_lock);
   return a;
 }
 
 void
-lychee_attention_set_layers (LycheeAttention *a, const gboolean *local, guint window, float scale)
+lychee_attention_set_layers (
+    LycheeAttention *a, const gboolean *local, guint window, float scale, float cap)
 {
   a->scale = scale > 0 ? scale : 1.0f / sqrtf (a->head_dim);
+  a->cap = cap;
   a->window = window;
   a->n_global = 0;
   for (guint i = 0; i < a->n_layers; i++) {
@@ -56,6 +59,11 @@ lychee_attention_free (LycheeAttention *a)
     lychee_selection_free (a->jobs[i].selection);
     g_free (a->jobs[i].q);
   }
+  for (guint i = 0; i < a->n_threads; i++) {
+    g_free (a->loaded[i].keys);
+    g_free (a->loaded[i].k);
+  }
+  g_free (a->loaded);
   g_free (a->jobs);
   g_free (a->counters);
   g_free (a->local);
@@ -232,6 +240,7 @@ lychee_attention_plan (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
   a->n_jobs = a->n_kv_heads * a->n_blocks;
+  a->placed = FALSE;
   plan_upkeep (a);
   a->audit_layer = a->n_layers;
   plan_global (a);
@@ -278,6 +287,7 @@ upkeep (LycheeAttention *a, guint layer, guint head)
   LycheeIndex *index = lychee_cache_get_index (a->cache, layer, head);
   g_autoptr (GError) error = NULL;
   guint begin = lychee_index_get_end (index);
+  LycheeIndexPlaces places = a->places;
   LycheeRows rows;
 
   lychee_cache_get_rows (a->cache, layer, head, &rows);
@@ -287,7 +297,14 @@ upkeep (LycheeAttention *a, guint layer, guint head)
 
     if (end <= begin) /* done by a pass that was cancelled later */
       continue;
-    if (!lychee_index_append (index, &rows, begin, end - begin, &error)) {
+    if (a->placed) {
+      gsize at = ((gsize) layer * a->n_kv_heads + head) * (end - begin);
+
+      places.place += at;
+      places.sums += at * (a->head_dim + 2);
+    }
+    if (!lychee_index_append_placed (
+            index, &rows, begin, end - begin, a->placed ? &places : NULL, &error)) {
       g_mutex_lock (&a->error_lock);
       if (!a->error)
         a->error = g_steal_pointer (&error);
@@ -317,14 +334,22 @@ lychee_attention_is_sparse (LycheeAttention *a)
 }
 
 guint
-lychee_attention_get_n_upkeep (LycheeAttention *a)
+lychee_attention_get_n_upkeep (LycheeAttention *a, guint *first)
 {
   guint last = a->item_ends->len, end;
 
   if (last == 0)
     return 0;
   end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[0], 0));
-  return g_array_index (a->item_ends, guint, last - 1) - MAX (end, index_begin (a));
+  *first = MAX (end, index_begin (a));
+  return g_array_index (a->item_ends, guint, last - 1) - *first;
+}
+
+void
+lychee_attention_set_places (LycheeAttention *a, const LycheeIndexPlaces *places)
+{
+  a->places = *places;
+  a->placed = TRUE;
 }
 
 guint

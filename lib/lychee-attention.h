@@ -53,9 +53,9 @@ void lychee_attention_free (LycheeAttention *attention);
 
 /* What the model's layers are like. @local: (nullable): [n_layers], those whose tokens see only the
  * last @window ones, their own included; they have no index. @scale: of q.k, 0 = 1 / sqrt
- * (head_dim). */
+ * (head_dim). @cap: of the logits, see LycheeQueries. */
 void lychee_attention_set_layers (
-    LycheeAttention *attention, const gboolean *local, guint window, float scale);
+    LycheeAttention *attention, const gboolean *local, guint window, float scale, float cap);
 
 void lychee_attention_set_options (
     LycheeAttention *attention, const LycheeAttentionOptions *options);
@@ -72,14 +72,26 @@ typedef void (*LycheeAttentionFunc) (guint layer, guint kv_head, const LycheeQue
 void lychee_attention_set_func (
     LycheeAttention *attention, LycheeAttentionFunc func, gpointer user_data);
 
+/* For keys that are not kept as queries are compared with them: @func makes of @n of them, [n]
+ * [head_dim], which stand at @places (rows less what was forgotten before them), what they are
+ * there. Called in any of the threads. NULL: they are taken as they are kept. The index, the
+ * estimates of what is not read and the weights of rows go by what is kept. */
+typedef void (*LycheeKeyFunc) (
+    guint layer, const guint32 *places, guint n, float *keys, gpointer user_data);
+void lychee_attention_set_key_func (
+    LycheeAttention *attention, LycheeKeyFunc func, gpointer user_data);
+
 /* For a backend that attends on a device: plan () in place of prepare () decides what the pass is
  * like and counts it; upkeep () brings a layer's indexes up to date, and may be called for all
  * layers by several threads, each of which does some of the KV heads: it returns how many. finish
  * () ends the pass here too. */
 void lychee_attention_plan (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);
 gboolean lychee_attention_is_sparse (LycheeAttention *attention);
-/* Rows that upkeep puts into each index; 0: there is none in this pass. */
-guint lychee_attention_get_n_upkeep (LycheeAttention *attention);
+/* Rows that upkeep puts into each index, and the first of them; 0: there is none in this pass. */
+guint lychee_attention_get_n_upkeep (LycheeAttention *attention, guint *first);
+/* Where they go, [n_layers][n_kv_heads] times what lychee_index_append_placed () takes, for indexes
+ * that all end where the first row stands, and for this pass only. Else trees are descended. */
+void lychee_attention_set_places (LycheeAttention *attention, const LycheeIndexPlaces *places);
 guint lychee_attention_upkeep (LycheeAttention *attention, guint layer);
 /* n_layers: none */
 guint lychee_attention_get_audit_layer (LycheeAttention *attention);

@@ -407,6 +407,30 @@ renew_image (LycheeCuda *cuda, const LycheeIndex *index, Image *image, GPtrArray
 }
 
 gboolean
+lychee_cuda_mirror_find_indexes (LycheeCuda *cuda, LycheeCache *cache, LycheeCudaHead *heads)
+{
+  guint n_kv_heads = lychee_cache_get_n_kv_heads (cache);
+  guint n = lychee_cache_get_n_layers (cache) * n_kv_heads;
+  const Image *images = get_images (cuda, cache)->images;
+  gboolean all = TRUE;
+
+  g_mutex_lock (&cuda->lock);
+  for (guint i = 0; all && i < n; i++) {
+    const LycheeIndex *index = lychee_cache_get_index (cache, i / n_kv_heads, i % n_kv_heads);
+
+    heads[i] = (LycheeCudaHead){ 0 };
+    if (!index)
+      continue;
+    all = images[i].known && images[i].version == index->version && index->root;
+    if (all)
+      heads[i] =
+          (LycheeCudaHead){ images[i].list, images[i].records->len, index->begin, index->end, 0 };
+  }
+  g_mutex_unlock (&cuda->lock);
+  return all;
+}
+
+gboolean
 lychee_cuda_mirror_index (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache,
     guint layer, LycheeCudaHead *heads, GError **error)
 {

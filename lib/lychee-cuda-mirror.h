@@ -17,6 +17,10 @@ gboolean lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, L
 /* Copies what a pass computed, [layers][K, V][kv-heads][n][head-dim], into the host's pages. */
 void lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n);
 
+/* The indexes of all layers, as far as the device has them; FALSE: not all of them as they are now.
+ * @heads: [n_layers][n_kv_heads], without nodes for layers that have no index. */
+gboolean lychee_cuda_mirror_find_indexes (
+    LycheeCuda *cuda, LycheeCache *cache, LycheeCudaHead *heads);
 /* Brings a layer's indexes onto the device. @heads: [n_kv_heads]. */
 gboolean lychee_cuda_mirror_index (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache,
     guint layer, LycheeCudaHead *heads, GError **error);

@@ -10,40 +10,18 @@
  *
  * A unit's block is never changed once it is published: copies of an index share it. */
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
-#include "lychee-index-private.h"
+#include "lychee-index-chunks-private.h"
 
 #include <math.h>
 
-#define MAX_UNITS 64
 #define MAX_CLUSTERS 24 /* of a unit that may still split */
-#define MAX_ITEMS 8     /* of a cluster */
-#define MAX_ROWS 64     /* a longer run that is appended at once is cut, */
-#define CUT_ROWS 16     /* into items of so many */
+#define CUT_ROWS 16     /* rows of an item, where a longer run is cut */
 #define PASSES 6
 
 typedef struct {
-  gint refs;
-  guint16 n_clusters;
-  guint8 id_bytes;
-  guint32 n_items, n_rows;
-  /* guint16 scale[n_clusters], radius[n_clusters], half floats; guint8 count[n_clusters]; guint8
-   * code[n_clusters][dim / 2] as in a LycheeNode, the difference from the unit's base;
-   * guint8 item[n_items][id_bytes + 1]: first row, little endian, and number of rows. */
-  guint8 data[];
-} Block;
-
-struct _LycheeChunkIndex {
-  guint n, capacity;
-  Block **block; /* [capacity] */
-  float *scale, *radius, *base_scale;
-  gint8 *code; /* [capacity][dim] centroids */
-  gint8 *base; /* [capacity][dim] what the clusters' codes are differences from */
-};
-
-typedef struct {
   guint count;
-  guint32 first[MAX_ITEMS + 1];
-  guint8 n_rows[MAX_ITEMS + 1];
+  guint32 first[LYCHEE_CHUNKS_MAX_ITEMS + 1];
+  guint8 n_rows[LYCHEE_CHUNKS_MAX_ITEMS + 1];
   gboolean touched;
   guint16 scale, radius;
   float center[256];
@@ -57,29 +35,23 @@ typedef struct {
 } Unit;
 
 static gsize
-block_size (guint dim, guint n_clusters, guint n_items, guint id_bytes)
-{
-  return sizeof (Block) + n_clusters * (5 + dim / 2) + (gsize) n_items * (id_bytes + 1);
-}
-
-static gsize
 units_size (guint dim, guint capacity)
 {
-  return capacity * (sizeof (Block *) + 3 * sizeof (float) + 2 * dim);
+  return capacity * (sizeof (LycheeChunkBlock *) + 3 * sizeof (float) + 2 * dim);
 }
 
 static void
-block_unref (Block *block)
+block_unref (LycheeChunkBlock *block)
 {
   if (g_atomic_int_dec_and_test (&block->refs))
     g_free (block);
 }
 
-static void
-units_reserve (LycheeChunkIndex *chunks, guint dim, guint capacity)
+void
+lychee_chunks_reserve (LycheeChunkIndex *chunks, guint dim, guint capacity)
 {
   chunks->capacity = capacity;
-  chunks->block = g_renew (Block *, chunks->block, capacity);
+  chunks->block = g_renew (LycheeChunkBlock *, chunks->block, capacity);
   chunks->scale = g_renew (float, chunks->scale, capacity);
   chunks->radius = g_renew (float, chunks->radius, capacity);
   chunks->base_scale = g_renew (float, chunks->base_scale, capacity);
@@ -96,7 +68,7 @@ lychee_chunks_copy (const LycheeIndex *index)
 
   if (from->capacity == 0)
     return copy;
-  units_reserve (copy, dim, from->capacity);
+  lychee_chunks_reserve (copy, dim, from->capacity);
   copy->n = from->n;
   memcpy (copy->scale, from->scale, from->n * sizeof (float));
   memcpy (copy->radius, from->radius, from->n * sizeof (float));
@@ -140,7 +112,7 @@ lychee_chunks_get_bytes (const LycheeIndex *index)
   gsize bytes = sizeof *chunks + units_size (dim, chunks->capacity);
 
   for (guint i = 0; i < chunks->n; i++)
-    bytes += block_size (
+    bytes += lychee_chunk_block_size (
         dim, chunks->block[i]->n_clusters, chunks->block[i]->n_items, chunks->block[i]->id_bytes);
   return bytes;
 }
@@ -186,7 +158,7 @@ static void
 item_key (const LycheeIndex *index, const LycheeRows *rows, guint32 first, guint n, float *x)
 {
   guint dim = index->params.head_dim;
-  const guint16 *row[MAX_ROWS];
+  const guint16 *row[LYCHEE_CHUNKS_MAX_ROWS];
 
   for (guint i = 0; i < n; i++)
     row[i] = lychee_rows_key (rows, dim, first + i);
@@ -198,8 +170,8 @@ item_key (const LycheeIndex *index, const LycheeRows *rows, guint32 first, guint
 /* Units, open and closed */
 
 static void
-unit_decode (
-    const LycheeIndex *index, const Block *block, guint i, const float *base, float *center)
+unit_decode (const LycheeIndex *index, const LycheeChunkBlock *block, guint i, const float *base,
+    float *center)
 {
   guint dim = index->params.head_dim, half = dim / 2, n = block->n_clusters;
   const guint8 *code = block->data + 5 * n + (gsize) i * half;
@@ -216,7 +188,7 @@ static void
 unit_read (const LycheeIndex *index, guint at, Unit *unit)
 {
   const LycheeChunkIndex *chunks = index->chunks;
-  const Block *block = chunks->block[at];
+  const LycheeChunkBlock *block = chunks->block[at];
   guint dim = index->params.head_dim, n = block->n_clusters;
   const guint16 *scale = (const guint16 *) (gconstpointer) block->data;
   const guint8 *count = block->data + 4 * n;
@@ -245,7 +217,7 @@ cluster_encode (const LycheeIndex *index, const LycheeRows *rows, const float *b
     Cluster *cluster, guint8 *code)
 {
   guint dim = index->params.head_dim, half = dim / 2;
-  float x[MAX_ITEMS][256], difference[256], step, factor, radius = 0;
+  float x[LYCHEE_CHUNKS_MAX_ITEMS][256], difference[256], step, factor, radius = 0;
 
   memset (difference, 0, sizeof difference);
   for (guint i = 0; i < cluster->count; i++) {
@@ -278,7 +250,8 @@ cluster_encode (const LycheeIndex *index, const LycheeRows *rows, const float *b
 
 /* Writes @unit as unit @at, in place of @old, whose codes those that are not touched keep. */
 static void
-unit_write (LycheeIndex *index, const LycheeRows *rows, Unit *unit, guint at, const Block *old)
+unit_write (
+    LycheeIndex *index, const LycheeRows *rows, Unit *unit, guint at, const LycheeChunkBlock *old)
 {
   LycheeChunkIndex *chunks = index->chunks;
   guint dim = index->params.head_dim, half = dim / 2, n = unit->clusters->len, n_items = 0;
@@ -287,7 +260,7 @@ unit_write (LycheeIndex *index, const LycheeRows *rows, Unit *unit, guint at, co
   float radius = 0;
   guint16 *scale;
   guint8 *code, *item;
-  Block *block;
+  LycheeChunkBlock *block;
 
   for (guint i = 0; i < n; i++) {
     const Cluster *cluster = &g_array_index (unit->clusters, Cluster, i);
@@ -299,7 +272,7 @@ unit_write (LycheeIndex *index, const LycheeRows *rows, Unit *unit, guint at, co
     }
   }
   id_bytes = largest < 1u << 16 ? 2 : largest < 1u << 24 ? 3 : 4;
-  block = g_malloc (block_size (dim, n, n_items, id_bytes));
+  block = g_malloc (lychee_chunk_block_size (dim, n, n_items, id_bytes));
   block->refs = 1;
   block->n_clusters = (guint16) n;
   block->id_bytes = (guint8) id_bytes;
@@ -415,8 +388,8 @@ split_cluster (LycheeIndex *index, const LycheeRows *rows, Unit *unit, guint i)
 {
   guint dim = index->params.head_dim, n, left = 0;
   Cluster both = g_array_index (unit->clusters, Cluster, i), *first, *second;
-  float x[MAX_ITEMS + 1][256];
-  guint8 side[MAX_ITEMS + 1];
+  float x[LYCHEE_CHUNKS_MAX_ITEMS + 1][256];
+  guint8 side[LYCHEE_CHUNKS_MAX_ITEMS + 1];
 
   n = both.count;
   for (guint j = 0; j < n; j++)
@@ -461,7 +434,7 @@ add_unit (LycheeIndex *index)
   LycheeChunkIndex *chunks = index->chunks;
 
   if (chunks->n == chunks->capacity)
-    units_reserve (chunks, index->params.head_dim, chunks->capacity + 4);
+    lychee_chunks_reserve (chunks, index->params.head_dim, chunks->capacity + 4);
   return chunks->n++;
 }
 
@@ -498,10 +471,10 @@ append_item (LycheeIndex *index, const LycheeRows *rows, guint32 first, guint n)
 {
   LycheeChunkIndex *chunks = index->chunks;
   guint dim = index->params.head_dim, at = 0, near = 0;
-  float x[256], z[MAX_UNITS], nothing[MAX_UNITS] = { 0 }, best;
+  float x[256], z[LYCHEE_CHUNKS_MAX_UNITS], nothing[LYCHEE_CHUNKS_MAX_UNITS] = { 0 }, best;
   LycheeQueries query = { 1, dim, 1, x };
   Cluster *cluster;
-  Block *old = NULL;
+  LycheeChunkBlock *old = NULL;
   Unit unit;
 
   item_key (index, rows, first, n, x);
@@ -518,7 +491,7 @@ append_item (LycheeIndex *index, const LycheeRows *rows, guint32 first, guint n)
     return;
   }
   index->kernels->score_leaves (
-      &query, chunks->code, chunks->scale, nothing, chunks->n, z, MAX_UNITS);
+      &query, chunks->code, chunks->scale, nothing, chunks->n, z, LYCHEE_CHUNKS_MAX_UNITS);
   at = lychee_find_largest (z, chunks->n);
   old = chunks->block[at];
   unit_read (index, at, &unit);
@@ -535,9 +508,9 @@ append_item (LycheeIndex *index, const LycheeRows *rows, guint32 first, guint n)
   cluster->first[cluster->count] = first;
   cluster->n_rows[cluster->count++] = (guint8) n;
   cluster->touched = TRUE;
-  if (cluster->count > MAX_ITEMS)
+  if (cluster->count > LYCHEE_CHUNKS_MAX_ITEMS)
     split_cluster (index, rows, &unit, near);
-  if (unit.clusters->len > MAX_CLUSTERS && chunks->n < MAX_UNITS)
+  if (unit.clusters->len > MAX_CLUSTERS && chunks->n < LYCHEE_CHUNKS_MAX_UNITS)
     split_unit (index, rows, &unit, at);
   else
     unit_write (index, rows, &unit, at, old);
@@ -549,7 +522,7 @@ void
 lychee_chunks_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n)
 {
   while (n > 0) {
-    guint length = n <= MAX_ROWS ? n : CUT_ROWS;
+    guint length = n <= LYCHEE_CHUNKS_MAX_ROWS ? n : CUT_ROWS;
 
     append_item (index, rows, first, length);
     first += length;
@@ -565,7 +538,7 @@ lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guin
 
   for (guint at = 0; at < chunks->n; at++) {
     gboolean changed = FALSE;
-    Block *old = chunks->block[at];
+    LycheeChunkBlock *old = chunks->block[at];
     Unit unit;
 
     unit_init (&unit);
@@ -639,213 +612,4 @@ lychee_chunks_foreach (const LycheeIndex *index, LycheeChunksFunc func, gpointer
     }
   }
   unit_clear (&unit);
-}
-
-/* Search */
-
-typedef struct {
-  guint unit, cluster;
-  float score;
-} Found;
-
-/* score[j] = sum over queries of exp (z_hj + s |q_h| r_j - m_h): it grows with each query's bound,
- * so that of a unit is never below that of a cluster beneath it. */
-static float
-bound_score (const float *z, gsize stride, const float *lengths, const float *m, guint n_queries,
-    float radius)
-{
-  float score = 0;
-
-  for (guint h = 0; h < n_queries; h++)
-    score += expf (MIN (z[h * stride] + lengths[h] * radius - m[h], 80.f));
-  return score >= 0 ? score : 0; /* a query that is not a number */
-}
-
-static int
-by_score (gconstpointer a, gconstpointer b)
-{
-  const Found *x = a, *y = b;
-
-  if (x->score != y->score)
-    return x->score > y->score ? -1 : 1;
-  if (x->unit != y->unit)
-    return x->unit < y->unit ? -1 : 1;
-  return x->cluster < y->cluster ? -1 : 1;
-}
-
-static guint
-cluster_rows (const Block *block, guint dim, guint cluster, guint32 *to, guint most)
-{
-  guint n = block->n_clusters, before = 0, read = 0;
-  const guint8 *count = block->data + 4 * n, *item = block->data + n * (5 + dim / 2);
-
-  for (guint i = 0; i < cluster; i++)
-    before += count[i];
-  item += (gsize) before * (block->id_bytes + 1);
-  for (guint i = 0; i < count[cluster]; i++, item += block->id_bytes + 1) {
-    guint32 first = lychee_node_id (item, block->id_bytes, 0);
-
-    for (guint row = 0; row < item[block->id_bytes] && read < most; row++, read++)
-      if (to)
-        to[read] = first + row;
-  }
-  return read;
-}
-
-void
-lychee_chunks_search (
-    const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection)
-{
-  const LycheeChunkIndex *chunks = index->chunks;
-  guint dim = index->params.head_dim, n_queries = query->n_queries, n_units = chunks->n, read = 0;
-  float s = index->params.scale, nothing[MAX_UNITS] = { 0 };
-  LycheeQueries queries = { n_queries, dim, s, query->q };
-  g_autofree float *z = g_new (float, (gsize) n_queries *MAX_UNITS);
-  g_autofree float *base_z = g_new (float, (gsize) n_queries *MAX_UNITS);
-  g_autofree float *lengths = g_new (float, n_queries), *m = g_new (float, n_queries);
-  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
-  Found units[MAX_UNITS];
-  gboolean enough = FALSE;
-
-  index->kernels->score_leaves (
-      &queries, chunks->code, chunks->scale, nothing, n_units, z, MAX_UNITS);
-  index->kernels->score_leaves (
-      &queries, chunks->base, chunks->base_scale, nothing, n_units, base_z, MAX_UNITS);
-  selection->nodes_scored = n_units;
-  for (guint h = 0; h < n_queries; h++) {
-    lengths[h] = s * sqrtf (lychee_square (query->q + (gsize) h * dim, dim));
-    m[h] = -G_MAXFLOAT;
-    for (guint i = 0; i < n_units; i++)
-      m[h] = MAX (m[h], z[h * MAX_UNITS + i] + lengths[h] * chunks->radius[i]);
-  }
-  for (guint i = 0; i < n_units; i++)
-    units[i] =
-        (Found){ i, 0, bound_score (z + i, MAX_UNITS, lengths, m, n_queries, chunks->radius[i]) };
-  qsort (units, n_units, sizeof *units, by_score);
-
-  for (guint u = 0; u < n_units && !enough; u++) {
-    guint at = units[u].unit, n = chunks->block[at]->n_clusters, held = 0;
-    const Block *block = chunks->block[at];
-    const guint16 *scales = (const guint16 *) (gconstpointer) block->data;
-    g_autofree gint8 *code = g_new (gint8, (gsize) n * dim);
-    g_autofree float *numbers = g_new0 (float, (gsize) n *(3 + n_queries));
-    float *scale = numbers, *radius = scale + n, *zero = radius + n, *cluster_z = zero + n;
-
-    lychee_code_unpack (block->data + 5 * n, n, dim, code);
-    index->kernels->f16_to_f32 (scales, scale, 2 * n);
-    index->kernels->score_leaves (&queries, code, scale, zero, n, cluster_z, n);
-    for (guint h = 0; h < n_queries; h++)
-      for (guint i = 0; i < n; i++)
-        cluster_z[h * n + i] += base_z[h * MAX_UNITS + at];
-    for (guint i = 0; i < n; i++) {
-      Found one = { at, i, bound_score (cluster_z + i, n, lengths, m, n_queries, radius[i]) };
-
-      g_array_append_val (found, one);
-    }
-    selection->nodes_scored += n;
-    /* Pruned: no cluster of the units that are left can beat these. */
-    if (u + 1 < n_units)
-      for (guint i = 0; i < found->len && !enough; i++) {
-        const Found *one = &g_array_index (found, Found, i);
-
-        if (one->score > units[u + 1].score) {
-          held += cluster_rows (chunks->block[one->unit], dim, one->cluster, NULL, G_MAXUINT);
-          enough = held >= query->budget;
-        }
-      }
-  }
-  g_array_sort (found, by_score);
-  for (guint i = 0; i < found->len && read < query->budget; i++) {
-    const Found *one = &g_array_index (found, Found, i);
-
-    read += cluster_rows (
-        chunks->block[one->unit], dim, one->cluster, selection->rows + read, query->budget - read);
-  }
-  selection->n_rows = read;
-}
-
-void
-lychee_chunks_write (const LycheeIndex *index, GByteArray *to)
-{
-  const LycheeChunkIndex *chunks = index->chunks;
-  guint dim = index->params.head_dim, n = chunks->n;
-
-  lychee_put_bytes (to, &n, sizeof n);
-  lychee_put_bytes (to, chunks->scale, n * sizeof (float));
-  lychee_put_bytes (to, chunks->radius, n * sizeof (float));
-  lychee_put_bytes (to, chunks->base_scale, n * sizeof (float));
-  lychee_put_bytes (to, chunks->code, (gsize) n * dim);
-  lychee_put_bytes (to, chunks->base, (gsize) n * dim);
-  for (guint i = 0; i < n; i++) {
-    const Block *block = chunks->block[i];
-
-    lychee_put_bytes (
-        to, block, block_size (dim, block->n_clusters, block->n_items, block->id_bytes));
-  }
-}
-
-/* Whether what others take for granted of a block holds. */
-static gboolean
-check_block (const LycheeIndex *index, const Block *block)
-{
-  guint n = block->n_clusters, n_items = 0, n_rows = 0;
-  const guint8 *count = block->data + 4 * n;
-  const guint8 *item = block->data + (gsize) n * (5 + index->params.head_dim / 2);
-
-  for (guint i = 0; i < n; i++) {
-    if (count[i] == 0 || count[i] > MAX_ITEMS)
-      return FALSE;
-    n_items += count[i];
-  }
-  if (n == 0 || n_items != block->n_items)
-    return FALSE;
-  for (guint i = 0; i < n_items; i++, item += block->id_bytes + 1) {
-    guint32 first = lychee_node_id (item, block->id_bytes, 0);
-    guint rows = item[block->id_bytes];
-
-    if (rows == 0 || rows > MAX_ROWS || first < index->begin || first >= index->end ||
-        rows > index->end - first)
-      return FALSE;
-    n_rows += rows;
-  }
-  return n_rows == block->n_rows;
-}
-
-gboolean
-lychee_chunks_read (LycheeIndex *index, LycheeBytes *from)
-{
-  LycheeChunkIndex *chunks = index->chunks;
-  guint dim = index->params.head_dim, n;
-
-  if (!lychee_copy_bytes (from, &n, sizeof n) || n > MAX_UNITS)
-    return FALSE;
-  if (n == 0)
-    return index->begin == index->end;
-  units_reserve (chunks, dim, n);
-  if (!lychee_copy_bytes (from, chunks->scale, n * sizeof (float)) ||
-      !lychee_copy_bytes (from, chunks->radius, n * sizeof (float)) ||
-      !lychee_copy_bytes (from, chunks->base_scale, n * sizeof (float)) ||
-      !lychee_copy_bytes (from, chunks->code, (gsize) n * dim) ||
-      !lychee_copy_bytes (from, chunks->base, (gsize) n * dim))
-    return FALSE;
-  while (chunks->n < n) {
-    LycheeBytes ahead = *from;
-    gconstpointer data;
-    Block head, *block;
-    gsize size;
-
-    if (!lychee_copy_bytes (&ahead, &head, sizeof head) || head.id_bytes < 2 || head.id_bytes > 4 ||
-        head.n_items > (gsize) (from->end - from->at))
-      return FALSE;
-    size = block_size (dim, head.n_clusters, head.n_items, head.id_bytes);
-    data = lychee_take_bytes (from, size);
-    if (!data)
-      return FALSE;
-    block = g_memdup2 (data, size);
-    block->refs = 1;
-    chunks->block[chunks->n++] = block;
-    if (!check_block (index, block))
-      return FALSE;
-  }
-  return TRUE;
 }

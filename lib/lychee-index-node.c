@@ -112,6 +112,7 @@ lychee_open_node_new (guint head_dim, guint leaf_capacity, guint max_rows)
   open->id = g_new (guint32, (gsize) max_rows * open->stride);
   open->count = g_new (guint, max_rows);
   open->touched = g_new (guint8, max_rows);
+  open->sum = g_new0 (const float *, max_rows);
   open->spread = g_new (guint8, max_rows);
   open->mean = g_new (float, (gsize) max_rows *head_dim);
   open->code = g_new (guint8, (gsize) max_rows * head_dim / 2);
@@ -125,6 +126,7 @@ lychee_open_node_free (LycheeOpenNode *open)
   g_free (open->id);
   g_free (open->count);
   g_free (open->touched);
+  g_free (open->sum);
   g_free (open->spread);
   g_free (open->mean);
   g_free (open->code);
@@ -148,6 +150,7 @@ lychee_open_node_read (LycheeOpenNode *open, const LycheeIndex *index, const Lyc
   memcpy (open->spread, lychee_node_get_spreads (node), n);
   memcpy (open->code, lychee_node_get_codes (node), (gsize) n * half);
   memset (open->touched, 0, n);
+  memset (open->sum, 0, n * sizeof *open->sum);
   for (guint leaf = 0, row = 0; leaf < n; leaf++) {
     const guint8 *residual = open->code + (gsize) leaf * half;
     float *mean = open->mean + (gsize) leaf * dim, step;

@@ -76,6 +76,7 @@ struct _LycheeIndex {
   gsize bytes;
   guint64 n_made; /* coarse nodes ever made: what staggers their limits */
   guint64 splits, rebuilds, rows_rebuilt;
+  guint64 placed;           /* rows whose places were given */
   guint64 version;          /* counts changes */
   LycheeBranch *root;       /* NULL: empty */
   LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
@@ -206,6 +207,13 @@ lychee_find_largest (const float *x, guint n)
   return i;
 }
 
+static inline void
+lychee_prefetch (gconstpointer p, gsize size)
+{
+  for (gsize i = 0; i < size; i += 64)
+    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
+}
+
 /* To the nearest whole number, for |x| below 2^22. */
 static inline gint
 lychee_round (float x)
@@ -239,13 +247,14 @@ lychee_node_id (const guint8 *ids, guint id_bytes, guint i)
 typedef struct {
   guint head_dim, stride, max_leaves;
   guint n_leaves, n_rows, fresh, built, limit;
-  guint32 *id;     /* [max_leaves][stride], more than a leaf may keep */
-  guint *count;    /* [max_leaves] */
-  guint8 *touched; /* [max_leaves] the mean has to be computed anew */
-  float *mean;     /* [max_leaves][head_dim] */
-  guint8 *spread;  /* [max_leaves] */
-  guint8 *code;    /* [max_leaves][head_dim / 2] */
-  guint16 *scale;  /* [max_leaves] */
+  guint32 *id;       /* [max_leaves][stride], more than a leaf may keep */
+  guint *count;      /* [max_leaves] */
+  guint8 *touched;   /* [max_leaves] the mean has to be computed anew, */
+  const float **sum; /* [max_leaves] from this, [head_dim + 1], or where NULL from rows */
+  float *mean;       /* [max_leaves][head_dim] */
+  guint8 *spread;    /* [max_leaves] */
+  guint8 *code;      /* [max_leaves][head_dim / 2] */
+  guint16 *scale;    /* [max_leaves] */
 } LycheeOpenNode;
 
 LycheeOpenNode *lychee_open_node_new (guint head_dim, guint leaf_capacity, guint max_rows);
@@ -284,8 +293,20 @@ void lychee_branch_count (LycheeBranch *branch);
 /* 2-means over the children, each as heavy as its rows; returns the new sibling. */
 LycheeBranch *lychee_branch_split (LycheeIndex *index, LycheeBranch *branch);
 
+/* lychee-index-descent.c: a coarse node, by its place in a branch of level 1. */
+typedef struct {
+  LycheeBranch *branch;
+  guint child;
+  float nearness;
+} LycheePlace;
+
+/* The coarse node nearest to each of @n keys [n][head_dim], at most LYCHEE_APPEND_BATCH. */
+void lychee_tree_descend (const LycheeIndex *index, const float *x, guint n, LycheePlace *found);
+
 /* lychee-index-tree.c */
-void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n);
+/* @places: (nullable) */
+void lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n,
+    const LycheeIndexPlaces *places);
 void lychee_tree_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end);
 /* Builds everything anew by recursive 2-means. */
 void lychee_tree_rebuild (LycheeIndex *index, const LycheeRows *rows);

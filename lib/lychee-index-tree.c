@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The tree of an index with granularity token: descent, append, split, cut. */
+/* The tree of an index with granularity token: append, split, cut. */
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LEAST_LEAF 8   /* a leaf that splits gives at least an eighth of its rows, */
-#define LEAST_NODE 16  /* a coarse node a sixteenth, */
-#define DESCENT_BEAM 2 /* branches that a descent keeps */
-#define BULK 1024      /* this many rows, if they at least double the index, are built at once */
+#define LEAST_LEAF 8  /* a leaf that splits gives at least an eighth of its rows, */
+#define LEAST_NODE 16 /* a coarse node a sixteenth, */
+#define BULK 1024     /* this many rows, if they at least double the index, are built at once */
 
 typedef struct {
   LycheeIndex *index;
@@ -65,10 +64,15 @@ leaf_mean (Writer *writer, guint leaf)
   guint n = open->count[leaf];
   float squares;
 
-  for (guint i = 0; i < n; i++)
-    writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
-  memset (mean, 0, open->head_dim * sizeof *mean);
-  writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
+  if (open->sum[leaf]) {
+    memcpy (mean, open->sum[leaf], open->head_dim * sizeof *mean);
+    squares = open->sum[leaf][open->head_dim];
+  } else {
+    for (guint i = 0; i < n; i++)
+      writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
+    memset (mean, 0, open->head_dim * sizeof *mean);
+    writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
+  }
   for (guint d = 0; d < open->head_dim; d++)
     mean[d] /= n;
   squares = squares / n - lychee_square (mean, open->head_dim);
@@ -87,6 +91,7 @@ build_leaves (Writer *writer, guint at, guint n)
 
     open->count[leaf] = n;
     open->touched[leaf] = TRUE;
+    open->sum[leaf] = NULL;
     memcpy (open->id + (gsize) leaf * open->stride, writer->sorter->id + at, n * sizeof *open->id);
     return;
   }
@@ -226,6 +231,7 @@ split_leaves (Writer *writer)
     last = --open->n_leaves;
     open->count[leaf] = open->count[last];
     open->touched[leaf] = TRUE;
+    open->sum[leaf] = NULL;
     memcpy (open->id + (gsize) leaf * open->stride, open->id + (gsize) last * open->stride,
         open->count[last] * sizeof *open->id);
   }
@@ -261,38 +267,74 @@ close_node (Writer *writer, LycheeBranch *branch, guint i)
   lychee_node_unref (old);
 }
 
-/* Puts rows @id, their keys @x, into child @i of @branch. */
+static guint
+find_nearest_leaf (const LycheeOpenNode *open, const float *x)
+{
+  guint nearest = 0;
+  float least = G_MAXFLOAT;
+
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+    float d = lychee_distance (x, open->mean + (gsize) leaf * open->head_dim, open->head_dim);
+
+    if (d < least) {
+      least = d;
+      nearest = leaf;
+    }
+  }
+  return nearest;
+}
+
+/* Rows on their way into the index. */
+typedef struct {
+  guint32 id;
+  const float *x;   /* the key */
+  const float *sum; /* of the leaf that it goes to, or NULL: is found from rows */
+  gint32 leaf;      /* that it goes to; -1: is to be found */
+} Row;
+
+/* Has the keys of a leaf fetched: they lie anywhere. */
 static void
-node_append (
-    Writer *writer, LycheeBranch *branch, guint i, const guint32 *id, const float *x, guint n)
+fetch_leaf (const Writer *writer, guint leaf)
+{
+  const LycheeOpenNode *open = writer->open;
+  const guint32 *id = open->id + (gsize) leaf * open->stride;
+
+  for (guint i = 0; i < open->count[leaf] && !open->sum[leaf]; i++)
+    lychee_prefetch (
+        lychee_rows_key (writer->rows, open->head_dim, id[i]), open->head_dim * sizeof (guint16));
+}
+
+/* Puts rows into child @i of @branch. */
+static void
+node_append (Writer *writer, LycheeBranch *branch, guint i, const Row *row, guint n)
 {
   LycheeIndex *index = writer->index;
   LycheeOpenNode *open = writer->open;
   LycheeNode *node = branch->child[i];
   guint dim = open->head_dim;
+  gboolean split, grown;
 
   lychee_open_node_read (open, index, node, branch->code + (gsize) i * dim, branch->scale[i]);
   for (guint j = 0; j < n; j++) {
-    guint nearest = 0;
-    float least = G_MAXFLOAT;
+    gboolean placed = row[j].leaf >= 0 && (guint) row[j].leaf < open->n_leaves;
+    guint leaf = placed ? (guint) row[j].leaf : find_nearest_leaf (open, row[j].x);
 
-    for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
-      float d = lychee_distance (x + (gsize) j * dim, open->mean + (gsize) leaf * dim, dim);
-
-      if (d < least) {
-        least = d;
-        nearest = leaf;
-      }
-    }
-    open->id[(gsize) nearest * open->stride + open->count[nearest]++] = id[j];
-    open->touched[nearest] = TRUE;
+    open->id[(gsize) leaf * open->stride + open->count[leaf]++] = row[j].id;
+    /* The first that goes to a leaf has its sum; one that was not placed makes it wrong. */
+    if (!placed || !open->touched[leaf])
+      open->sum[leaf] = placed ? row[j].sum : NULL;
+    open->touched[leaf] = TRUE;
   }
   open->n_rows += n;
   branch->n_rows += n;
   branch->changed = TRUE;
+  split = open->n_rows > open->limit;
+  grown = open->n_rows * 2 >= open->built * 3;
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+    if (split || grown || open->touched[leaf])
+      fetch_leaf (writer, leaf);
 
-  if (open->n_rows > open->limit || open->n_rows * 2 >= open->built * 3) {
-    gboolean split = open->n_rows > open->limit;
+  if (split || grown) {
     Built built;
 
     built_init (&built);
@@ -396,90 +438,6 @@ settle_root (LycheeIndex *index)
   }
 }
 
-typedef struct {
-  LycheeBranch *branch;
-  guint child;
-  float nearness;
-} Place;
-
-/* Keeps the @n nearest of the places seen. */
-static void
-keep_place (Place *places, guint *n, guint most, const Place *place)
-{
-  guint i = *n;
-
-  if (*n < most)
-    (*n)++;
-  else if (place->nearness <= places[--i].nearness)
-    return;
-  for (; i > 0 && places[i - 1].nearness < place->nearness; i--)
-    places[i] = places[i - 1];
-  places[i] = *place;
-}
-
-/* The coarse node nearest to each of @n keys. */
-static void
-descend (const LycheeIndex *index, const float *x, guint n, Place *found)
-{
-  guint dim = index->params.head_dim;
-  Place held[LYCHEE_APPEND_BATCH][DESCENT_BEAM], next[LYCHEE_APPEND_BATCH][DESCENT_BEAM];
-  guint n_held[LYCHEE_APPEND_BATCH], n_next[LYCHEE_APPEND_BATCH];
-  guint most = MAX (LYCHEE_BRANCH_MAX, index->root->n);
-  g_autofree float *near = g_new (float, (gsize) n *most);
-  g_autofree float *gathered = g_new (float, (gsize) n *dim);
-  guint token[LYCHEE_APPEND_BATCH];
-
-  for (guint i = 0; i < n; i++) {
-    held[i][0] = (Place){ .branch = index->root };
-    n_held[i] = 1;
-  }
-  for (guint level = index->root->level; level > 0; level--) {
-    guint keep = level == 1 ? 1 : DESCENT_BEAM;
-
-    memset (n_next, 0, sizeof n_next);
-    for (guint i = 0; i < n; i++)
-      for (guint k = 0; k < n_held[i]; k++) {
-        LycheeBranch *branch = held[i][k].branch;
-        LycheeQueries queries = { .head_dim = dim, .scale = 1, .q = gathered };
-
-        if (!branch) /* done with those of a token before */
-          continue;
-        /* All tokens that are to look into this branch, at once. */
-        for (guint j = i; j < n; j++)
-          for (guint l = 0; l < n_held[j]; l++)
-            if (held[j][l].branch == branch) {
-              memcpy (gathered + (gsize) queries.n_queries * dim, x + (gsize) j * dim,
-                  dim * sizeof *gathered);
-              token[queries.n_queries++] = j;
-              held[j][l].branch = NULL;
-            }
-        index->kernels->score_leaves (
-            &queries, branch->code, branch->scale, branch->minus_half, branch->n, near, most);
-        for (guint q = 0; q < queries.n_queries; q++) {
-          float *row = near + (gsize) q * most;
-
-          for (guint b = 0; b < MIN (keep, branch->n); b++) {
-            guint c = lychee_find_largest (row, branch->n);
-            Place place = { branch, c, row[c] };
-
-            keep_place (next[token[q]], &n_next[token[q]], keep, &place);
-            row[c] = -INFINITY;
-          }
-        }
-      }
-    for (guint i = 0; i < n; i++) {
-      n_held[i] = n_next[i];
-      for (guint k = 0; k < n_next[i]; k++) {
-        held[i][k] = next[i][k];
-        if (level > 1)
-          held[i][k].branch = next[i][k].branch->child[next[i][k].child];
-      }
-    }
-  }
-  for (guint i = 0; i < n; i++)
-    found[i] = held[i][0];
-}
-
 static void
 set_nodes (LycheeIndex *index, Built *built)
 {
@@ -553,33 +511,79 @@ rebuild (Writer *writer, guint begin, guint end)
   built_clear (&built);
 }
 
+/* Coarse node @number in the order of the tree; less those that were passed by. */
+static gboolean
+find_node (LycheeBranch *branch, guint *number, LycheePlace *place)
+{
+  if (branch->level == 1) {
+    *place = (LycheePlace){ .branch = branch, .child = *number };
+    if (*number < branch->n)
+      return TRUE;
+    *number -= branch->n;
+    return FALSE;
+  }
+  for (guint i = 0; i < branch->n; i++)
+    if (find_node (branch->child[i], number, place))
+      return TRUE;
+  return FALSE;
+}
+
+/* FALSE: not all of @given are places of this index. */
+static gboolean
+take_places (LycheeIndex *index, const LycheeIndexPlaces *given, guint n, LycheePlace *places)
+{
+  for (guint i = 0; i < n; i++) {
+    guint number = (guint) given->place[i].node;
+
+    if (given->place[i].node < 0 || given->place[i].leaf < 0 ||
+        !find_node (index->root, &number, &places[i]))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* @given: (nullable) */
 static void
-append_batch (Writer *writer, guint first, guint n)
+append_batch (Writer *writer, guint first, guint n, const LycheeIndexPlaces *given)
 {
   LycheeIndex *index = writer->index;
   guint dim = index->params.head_dim;
   g_autofree float *x = g_new (float, (gsize) n *dim);
-  g_autofree float *gathered = g_new (float, (gsize) n *dim);
-  Place places[LYCHEE_APPEND_BATCH];
-  guint32 ids[LYCHEE_APPEND_BATCH];
+  LycheePlace places[LYCHEE_APPEND_BATCH];
+  Row row[LYCHEE_APPEND_BATCH];
 
   for (guint i = 0; i < n; i++)
     index->kernels->f16_to_f32 (
         lychee_rows_key (writer->rows, dim, first + i), x + (gsize) i * dim, dim);
-  descend (index, x, n, places);
+  if (!given || !take_places (index, given, n, places)) {
+    given = NULL;
+    lychee_tree_descend (index, x, n, places);
+  }
+  index->placed += given ? n : 0;
   for (guint i = 0; i < n; i++) {
-    Place place = places[i];
+    const LycheeBranch *branch = places[i].branch;
+    guint child = places[i].child;
+
+    lychee_prefetch (branch->child[child],
+        lychee_node_get_size (dim, (guint) branch->count[child], branch->n_leaves[child], 2));
+  }
+  for (guint i = 0; i < n; i++) {
+    LycheePlace place = places[i];
     guint together = 0;
 
     if (!place.branch)
       continue;
     for (guint j = i; j < n; j++)
       if (places[j].branch == place.branch && places[j].child == place.child) {
-        ids[together] = first + j;
-        memcpy (gathered + (gsize) together++ * dim, x + (gsize) j * dim, dim * sizeof *x);
+        row[together++] = (Row){
+          .id = first + j,
+          .x = x + (gsize) j * dim,
+          .sum = given ? given->sums + (gsize) j * (dim + 2) : NULL,
+          .leaf = given ? given->place[j].leaf : -1,
+        };
         places[j].branch = NULL;
       }
-    node_append (writer, place.branch, place.child, ids, gathered, together);
+    node_append (writer, place.branch, place.child, row, together);
   }
 }
 
@@ -594,7 +598,8 @@ mark (LycheeBranch *branch)
 }
 
 void
-lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n)
+lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, guint n,
+    const LycheeIndexPlaces *places)
 {
   guint begin = index->root ? index->begin : first, held = first - begin;
   Writer writer;
@@ -606,7 +611,7 @@ lychee_tree_append (LycheeIndex *index, const LycheeRows *rows, guint first, gui
     writer_init (&writer, index, rows, 0);
     for (guint i = 0, batch; i < n; i += batch) {
       batch = MIN (n - i, LYCHEE_APPEND_BATCH);
-      append_batch (&writer, first + i, batch);
+      append_batch (&writer, first + i, batch, places);
       mark (index->root);
       settle_root (index);
     }

@@ -89,14 +89,15 @@ finite_row (const guint16 *x, guint n)
 }
 
 gboolean
-lychee_index_append (
-    LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error)
+lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows, guint first, guint n,
+    const LycheeIndexPlaces *places, GError **error)
 {
   guint dim;
 
   g_return_val_if_fail (index != NULL, FALSE);
   g_return_val_if_fail (rows != NULL, FALSE);
   g_return_val_if_fail (index->begin == index->end || first == index->end, FALSE);
+  g_return_val_if_fail (!places || (index->root && n <= LYCHEE_APPEND_BATCH), FALSE);
   g_return_val_if_fail (n <= G_MAXUINT32 - first, FALSE);
 
   if (n == 0)
@@ -115,12 +116,19 @@ lychee_index_append (
   if (index->chunks)
     lychee_chunks_append (index, rows, first, n);
   else
-    lychee_tree_append (index, rows, first, n);
+    lychee_tree_append (index, rows, first, n, places);
   if (index->begin == index->end)
     index->begin = first;
   index->end = first + n;
   index->version++;
   return TRUE;
+}
+
+gboolean
+lychee_index_append (
+    LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error)
+{
+  return lychee_index_append_placed (index, rows, first, n, NULL, error);
 }
 
 /* Takes out all rows but begin .. end - 1. */

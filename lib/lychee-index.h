@@ -42,6 +42,7 @@ typedef struct {
   LycheeGranularity granularity;
   guint head_dim;
   float scale;           /* s: 1 / sqrt (head_dim) as a rule */
+  float cap;             /* logits are cap tanh (s q.k / cap); 0: s q.k as it is */
   guint leaf_capacity;   /* tokens in a leaf, 0 = default */
   guint coarse_capacity; /* tokens under a coarse node, 0 = default */
   guint32 seed;          /* staggers splits: give each head of a model another */
@@ -58,6 +59,22 @@ void lychee_index_free (LycheeIndex *index);
  * item, and more than 64 rows are cut into items of 16. On error nothing was appended. */
 gboolean lychee_index_append (
     LycheeIndex *index, const LycheeRows *rows, guint first, guint n, GError **error);
+
+/* Where rows of an index with granularity token go, as a device has found it: the coarse node, by
+ * its number in the order of the tree, and the leaf in it. A leaf that rows go to has, at the first
+ * of them, the sum of the keys that it then holds and the sum of their squares. */
+typedef struct {
+  gint32 node, leaf; /* -1: nowhere */
+} LycheeIndexPlace;
+typedef struct {
+  const LycheeIndexPlace *place; /* [n] */
+  const float *sums;             /* [n][head_dim + 2] */
+} LycheeIndexPlaces;
+/* The same as lychee_index_append (); with @places (nullable) at most 64 rows, each of which goes
+ * there. Places that are none of the index's are found anew. */
+gboolean lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows, guint first,
+    guint n, const LycheeIndexPlaces *places, GError **error);
+
 /* Takes out all rows >= end (a seek back). */
 void lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
 /* Takes out all rows < begin (what is oldest is forgotten). */

@@ -87,8 +87,12 @@ program_open (Program *program, const char *file, const char *source, const char
         g_file_test (file, G_FILE_TEST_EXISTS) ? "not a file" : "no such file");
     return FALSE;
   }
-  description = g_strdup_printf (
-      "%s ! %s", file != NULL ? "filesrc name=source ! lycheetranscriptparse" : source, rest);
+  /* What speaks does not wait, while the model is being loaded for one. */
+  description =
+      file != NULL
+          ? g_strconcat ("filesrc name=source ! lycheetranscriptparse ! ", rest, NULL)
+          : g_strconcat (source, " ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! ",
+                rest, NULL);
   program->pipeline =
       gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   if (program->pipeline == NULL) {

@@ -212,7 +212,7 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_use_fixed_caps (self->srcpad);
   gst_pad_set_event_function (self->srcpad, gst_lychee_chunker_src_event);
-  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_chunker_sink_event);
+  lychee_pad_set_event_function (self->sinkpad, self->srcpad, NULL, gst_lychee_chunker_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 

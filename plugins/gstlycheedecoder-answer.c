@@ -86,6 +86,11 @@ ask_model (GstLycheeDecoder *self, Answering *answering, LycheeSession **session
   LycheeAsk *ask = lychee_job_get_ask (answering->job);
   LycheeAnswer *answer;
 
+  if (model == NULL) {
+    g_set_error_literal (
+        error, G_IO_ERROR, G_IO_ERROR_CANCELLED, "The model was not loaded when this ended");
+    return NULL;
+  }
   *session = lychee_settings_new_session (&self->settings, self, model, ask->snapshot, ask->format);
   g_object_unref (model);
   answer = lychee_session_ask (*session, ask->question, push_piece, answering,

@@ -95,7 +95,8 @@ gst_lychee_decoder_set_caps (GstLycheeDecoder *self, GstCaps *caps)
   gboolean json;
 
   if (!lychee_model_slot_check_caps (&self->slot, GST_ELEMENT (self), self->sinkpad, caps))
-    return GST_FLOW_NOT_NEGOTIATED;
+    return lychee_model_slot_is_flushing (&self->slot) ? GST_FLOW_FLUSHING
+                                                       : GST_FLOW_NOT_NEGOTIATED;
   own = gst_pad_get_pad_template_caps (self->srcpad);
   possible = gst_pad_peer_query_caps (self->srcpad, own);
   gst_caps_unref (own);
@@ -182,6 +183,7 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   GstFlowReturn ret;
 
   GST_LOG_OBJECT (self, "%" GST_PTR_FORMAT, event);
+  lychee_model_slot_note_event (&self->slot, GST_ELEMENT (self), event);
 
   switch (GST_EVENT_TYPE (event)) {
   case GST_EVENT_FLUSH_START:

@@ -527,11 +527,8 @@ gst_lychee_decoder_change_state (GstElement *element, GstStateChange transition)
   GstLycheeDecoder *self = GST_LYCHEE_DECODER (element);
   GstStateChangeReturn ret;
 
+  lychee_model_slot_before_change (&self->slot, element, transition);
   switch (transition) {
-  case GST_STATE_CHANGE_NULL_TO_READY:
-    if (!lychee_model_slot_open (&self->slot, element))
-      return GST_STATE_CHANGE_FAILURE;
-    break;
   case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
     lychee_answer_queue_set_playing (self->queue, TRUE);
     break;
@@ -553,9 +550,7 @@ gst_lychee_decoder_change_state (GstElement *element, GstStateChange transition)
     g_clear_pointer (&self->summary, lychee_ask_unref);
     lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
     self->flushed = FALSE;
-    lychee_model_slot_forget_caps (&self->slot, element);
-  } else if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
-    lychee_model_slot_close (&self->slot, element);
   }
+  lychee_model_slot_after_change (&self->slot, element, transition);
   return ret;
 }

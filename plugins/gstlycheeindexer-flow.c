@@ -288,7 +288,9 @@ gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
       (gst_pad_check_reconfigure (self->srcpad) && !gst_lychee_indexer_negotiate (self))) {
     gst_buffer_unref (buffer);
     /* Shutting down makes the negotiation fail too. */
-    return GST_PAD_IS_FLUSHING (self->srcpad) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+    return GST_PAD_IS_FLUSHING (self->srcpad) || lychee_model_slot_is_flushing (&self->slot)
+               ? GST_FLOW_FLUSHING
+               : GST_FLOW_NOT_NEGOTIATED;
   }
 
   chunk = chunk_of_buffer (self, buffer);

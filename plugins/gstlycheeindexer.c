@@ -172,7 +172,8 @@ gst_lychee_indexer_init (GstLycheeIndexer *self)
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_indexer_query);
   gst_pad_use_fixed_caps (self->srcpad);
-  lychee_pad_set_event_function (self->sinkpad, self->srcpad, gst_lychee_indexer_sink_event);
+  lychee_pad_set_event_function (
+      self->sinkpad, self->srcpad, &self->slot, gst_lychee_indexer_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
@@ -267,11 +268,8 @@ gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
   GstLycheeIndexer *self = GST_LYCHEE_INDEXER (element);
   GstStateChangeReturn ret;
 
+  lychee_model_slot_before_change (&self->slot, element, transition);
   switch (transition) {
-  case GST_STATE_CHANGE_NULL_TO_READY:
-    if (!lychee_model_slot_open (&self->slot, element))
-      return GST_STATE_CHANGE_FAILURE;
-    break;
   case GST_STATE_CHANGE_READY_TO_PAUSED:
     self->resume = TRUE;
     gst_lychee_indexer_allow_reading (self);
@@ -290,14 +288,11 @@ gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
     gst_lychee_indexer_save_session (self);
     gst_lychee_indexer_reset (self);
     g_clear_pointer (&self->stream_id, g_free);
-    lychee_model_slot_forget_caps (&self->slot, element);
     gst_clear_object (&self->allocator);
-    break;
-  case GST_STATE_CHANGE_READY_TO_NULL:
-    lychee_model_slot_close (&self->slot, element);
     break;
   default:
     break;
   }
+  lychee_model_slot_after_change (&self->slot, element, transition);
   return ret;
 }

@@ -131,6 +131,7 @@ lychee_element_post_warning (GstElement *element, const GError *error, const cha
 typedef struct {
   GstPadEventFunction function;
   GstPad *srcpad;
+  LycheeModelSlot *slot;
 } EventFunction;
 
 static GstFlowReturn
@@ -139,9 +140,12 @@ on_event (GstPad *pad, GstObject *parent, GstEvent *event)
   EventFunction *data = pad->eventdata;
   gboolean caps = GST_EVENT_TYPE (event) == GST_EVENT_CAPS;
 
+  if (data->slot != NULL)
+    lychee_model_slot_note_event (data->slot, GST_ELEMENT (parent), event);
   if (data->function (pad, parent, event))
     return GST_FLOW_OK;
-  if (GST_PAD_IS_FLUSHING (data->srcpad))
+  if (GST_PAD_IS_FLUSHING (data->srcpad) ||
+      (data->slot != NULL && lychee_model_slot_is_flushing (data->slot)))
     return GST_FLOW_FLUSHING;
   return caps ? GST_FLOW_NOT_NEGOTIATED : GST_FLOW_ERROR;
 }
@@ -150,18 +154,21 @@ on_event (GstPad *pad, GstObject *parent, GstEvent *event)
  * lychee_pad_set_event_function:
  * @sinkpad: a pad
  * @srcpad: the pad on the other side of the same element
+ * @slot: (nullable): the element's model, which a flush ends the waiting for
  * @function: the event function of @sinkpad
  *
  * Sets an event function of which upstream can tell that it fails because the element is being shut
  * down: on the way from PAUSED to READY the source pad is flushing first.
  */
 void
-lychee_pad_set_event_function (GstPad *sinkpad, GstPad *srcpad, GstPadEventFunction function)
+lychee_pad_set_event_function (
+    GstPad *sinkpad, GstPad *srcpad, LycheeModelSlot *slot, GstPadEventFunction function)
 {
   EventFunction *data = g_new (EventFunction, 1);
 
   data->function = function;
   data->srcpad = srcpad;
+  data->slot = slot;
   gst_pad_set_event_full_function_full (sinkpad, on_event, data, g_free);
 }
 

@@ -60,29 +60,57 @@ lychee_model_slot_dup_path (LycheeModelSlot *slot, GstElement *element)
 void
 lychee_model_slot_clear (LycheeModelSlot *slot)
 {
-  g_clear_object (&slot->model);
+  g_clear_pointer (&slot->load, lychee_model_load_unref);
   g_clear_pointer (&slot->path, g_free);
   g_clear_pointer (&slot->refused, g_free);
 }
 
 /* (transfer full) (nullable) */
+static LycheeModelLoad *
+ref_load (LycheeModelSlot *slot, GstElement *element)
+{
+  LycheeModelLoad *load;
+
+  GST_OBJECT_LOCK (element);
+  load = slot->load != NULL ? lychee_model_load_ref (slot->load) : NULL;
+  GST_OBJECT_UNLOCK (element);
+  return load;
+}
+
+/* Waits while it is being loaded, until the slot is flushing. (transfer full) (nullable): where it
+ * cannot be loaded, an error message was posted */
 LycheeModel *
 lychee_model_slot_ref_model (LycheeModelSlot *slot, GstElement *element)
 {
-  LycheeModel *model;
+  g_autoptr (LycheeModelLoad) load = ref_load (slot, element);
 
-  GST_OBJECT_LOCK (element);
-  model = slot->model != NULL ? g_object_ref (slot->model) : NULL;
-  GST_OBJECT_UNLOCK (element);
-  return model;
+  return load != NULL ? lychee_model_load_wait (load, &slot->flushing) : NULL;
+}
+
+/* From a flush or a shutdown on nobody waits for the model, until that is over. */
+static void
+set_flushing (LycheeModelSlot *slot, GstElement *element, gboolean flushing)
+{
+  g_autoptr (LycheeModelLoad) load = ref_load (slot, element);
+
+  g_atomic_int_set (&slot->flushing, flushing);
+  if (load != NULL)
+    lychee_model_load_wake (load);
+}
+
+gboolean
+lychee_model_slot_is_flushing (LycheeModelSlot *slot)
+{
+  return g_atomic_int_get (&slot->flushing);
 }
 
 /* Takes the model out of @context if it is the one that @path asks for. (transfer full) */
-static LycheeModel *
-model_from_context (GstContext *context, const char *path)
+static LycheeModelLoad *
+load_from_context (GstContext *context, const char *path)
 {
   const GstStructure *structure;
-  LycheeModel *model = NULL;
+  g_autoptr (LycheeModel) model = NULL;
+  LycheeModelLoad *load = NULL;
   const char *context_path;
 
   if (context == NULL || !gst_context_has_context_type (context, LYCHEE_MODEL_CONTEXT_TYPE))
@@ -91,18 +119,15 @@ model_from_context (GstContext *context, const char *path)
   context_path = gst_structure_get_string (structure, "path");
   if (path != NULL && g_strcmp0 (path, context_path) != 0)
     return NULL;
-  gst_structure_get (structure, "model", LYCHEE_TYPE_MODEL, &model, NULL);
-  return model;
-}
-
-static GstContext *
-context_new (LycheeModel *model, const char *path)
-{
-  GstContext *context = gst_context_new (LYCHEE_MODEL_CONTEXT_TYPE, FALSE);
-
-  gst_structure_set (gst_context_writable_structure (context), "model", LYCHEE_TYPE_MODEL, model,
-      "path", G_TYPE_STRING, path, NULL);
-  return context;
+  if (gst_structure_get (structure, "load", LYCHEE_TYPE_MODEL_LOAD, &load, NULL)) {
+    if (lychee_model_load_is_over (load))
+      g_clear_pointer (&load, lychee_model_load_unref);
+  } else if (gst_structure_get (structure, "model", LYCHEE_TYPE_MODEL, &model, NULL) &&
+             model != NULL) {
+    load = lychee_model_load_new (
+        model, context_path != NULL ? context_path : lychee_model_get_path (model));
+  }
+  return load;
 }
 
 static gboolean
@@ -113,12 +138,12 @@ query_pad (GstElement *element, GstPad *pad, gpointer query)
 }
 
 /* Asks the elements that @element is linked to in one direction. (transfer full) (nullable) */
-static LycheeModel *
-model_from_neighbours (GstElement *element, GstPadDirection direction, const char *path)
+static LycheeModelLoad *
+load_from_neighbours (GstElement *element, GstPadDirection direction, const char *path)
 {
   GstQuery *query = gst_query_new_context (LYCHEE_MODEL_CONTEXT_TYPE);
   GstContext *context = NULL;
-  LycheeModel *model = NULL;
+  LycheeModelLoad *load;
 
   if (path != NULL)
     gst_structure_set (gst_query_writable_structure (query), "path", G_TYPE_STRING, path, NULL);
@@ -127,20 +152,20 @@ model_from_neighbours (GstElement *element, GstPadDirection direction, const cha
   else
     gst_element_foreach_sink_pad (element, query_pad, query);
   gst_query_parse_context (query, &context);
-  model = model_from_context (context, path);
+  load = load_from_context (context, path);
   gst_query_unref (query);
-  return model;
+  return load;
 }
 
 /* (transfer full) (nullable) */
-static LycheeModel *
-model_from_own_context (GstElement *element, const char *path)
+static LycheeModelLoad *
+load_from_own_context (GstElement *element, const char *path)
 {
   GstContext *context = gst_element_get_context (element, LYCHEE_MODEL_CONTEXT_TYPE);
-  LycheeModel *model = model_from_context (context, path);
+  LycheeModelLoad *load = load_from_context (context, path);
 
   g_clear_pointer (&context, gst_context_unref);
-  return model;
+  return load;
 }
 
 static char *
@@ -149,48 +174,21 @@ absolute_path (const char *path)
   return path != NULL ? g_canonicalize_filename (path, NULL) : NULL;
 }
 
-static void
-post_progress (GstElement *element, GstProgressType type, const char *format, const char *what)
-{
-  char *text = g_strdup_printf (format, what);
-
-  gst_element_post_message (
-      element, gst_message_new_progress (GST_OBJECT_CAST (element), type, "model", text));
-  g_free (text);
-}
-
-/* Loads a model, and says so on the bus: it may take a while. (transfer full) (nullable) */
-static LycheeModel *
-load (GstElement *element, const char *path, GError **error)
-{
-  LycheeModel *model;
-
-  GST_INFO_OBJECT (element, "loads model %s", path);
-  post_progress (element, GST_PROGRESS_TYPE_START, "Loading the model %s", path);
-  model = lychee_model_new_from_file (path, error);
-  if (model != NULL)
-    post_progress (element, GST_PROGRESS_TYPE_COMPLETE, "The model %s is loaded", path);
-  else
-    post_progress (element, GST_PROGRESS_TYPE_ERROR, "The model %s cannot be loaded", path);
-  return model;
-}
-
 /* Own context, downstream, upstream, the application, and last a fresh one, which the others are
- * told of. (transfer full) (nullable) */
-static LycheeModel *
-find_or_load (GstElement *element, const char *path, GError **error)
+ * told of. (transfer full) */
+static LycheeModelLoad *
+find_or_load (GstElement *element, const char *path)
 {
-  LycheeModel *model;
+  LycheeModelLoad *load;
   GstMessage *message;
-  GstContext *context;
   const char *environment;
   char *file;
 
-  if ((model = model_from_own_context (element, path)) != NULL ||
-      (model = model_from_neighbours (element, GST_PAD_SRC, path)) != NULL ||
-      (model = model_from_neighbours (element, GST_PAD_SINK, path)) != NULL) {
-    GST_INFO_OBJECT (element, "shares model %s", lychee_model_get_path (model));
-    return model;
+  if ((load = load_from_own_context (element, path)) != NULL ||
+      (load = load_from_neighbours (element, GST_PAD_SRC, path)) != NULL ||
+      (load = load_from_neighbours (element, GST_PAD_SINK, path)) != NULL) {
+    GST_INFO_OBJECT (element, "shares model %s", lychee_model_load_get_path (load));
+    return load;
   }
 
   message = gst_message_new_need_context (GST_OBJECT_CAST (element), LYCHEE_MODEL_CONTEXT_TYPE);
@@ -198,9 +196,9 @@ find_or_load (GstElement *element, const char *path, GError **error)
     gst_structure_set (
         (GstStructure *) gst_message_get_structure (message), "path", G_TYPE_STRING, path, NULL);
   gst_element_post_message (element, message);
-  if ((model = model_from_own_context (element, path)) != NULL) {
-    GST_INFO_OBJECT (element, "was given model %s", lychee_model_get_path (model));
-    return model;
+  if ((load = load_from_own_context (element, path)) != NULL) {
+    GST_INFO_OBJECT (element, "was given model %s", lychee_model_load_get_path (load));
+    return load;
   }
 
   environment = g_getenv ("LYCHEE_MODEL");
@@ -210,67 +208,92 @@ find_or_load (GstElement *element, const char *path, GError **error)
     file = absolute_path (environment);
   else
     file = g_strdup (LYCHEE_DEFAULT_MODEL);
-
-  model = load (element, file, error);
-  if (model != NULL) {
-    context = context_new (model, file);
-    gst_element_set_context (element, context);
-    gst_element_post_message (
-        element, gst_message_new_have_context (GST_OBJECT_CAST (element), context));
-  } else if (path == NULL) {
-    g_prefix_error (error, "No model was named (property “model”, environment variable "
-                           "LYCHEE_MODEL), and the default one cannot be used: ");
-  }
+  load = lychee_model_load_start (element, file, path != NULL);
   g_free (file);
-  return model;
+  return load;
 }
 
-/**
- * lychee_model_slot_open:
- * @slot: the element's slot
- * @element: the element, on its way to READY
- *
- * Finds the model that the slot's path names in the pipeline, or loads it. On failure an error
- * message was posted.
- */
-gboolean
-lychee_model_slot_open (LycheeModelSlot *slot, GstElement *element)
+static void
+open_slot (LycheeModelSlot *slot, GstElement *element)
 {
-  GError *error = NULL;
-  LycheeModel *model, *old;
+  LycheeModelLoad *load, *old;
   char *given = lychee_model_slot_dup_path (slot, element);
   char *path = absolute_path (given);
 
   init_debug ();
   g_rec_mutex_lock (&context_lock);
-  model = find_or_load (element, path, &error);
+  load = find_or_load (element, path);
   GST_OBJECT_LOCK (element);
-  old = slot->model;
-  slot->model = model;
+  old = slot->load;
+  slot->load = lychee_model_load_ref (load);
   GST_OBJECT_UNLOCK (element);
   g_rec_mutex_unlock (&context_lock);
 
-  g_clear_object (&old);
+  lychee_model_load_add_user (load, element);
+  lychee_model_load_unref (load);
+  g_clear_pointer (&old, lychee_model_load_unref);
   g_free (given);
   g_free (path);
-  if (model == NULL) {
-    lychee_element_post_error (element, error, NULL);
-    g_clear_error (&error);
-    return FALSE;
-  }
-  return TRUE;
 }
 
-/* On the way from READY to NULL. */
-void
-lychee_model_slot_close (LycheeModelSlot *slot, GstElement *element)
+static void
+close_slot (LycheeModelSlot *slot, GstElement *element)
 {
-  LycheeModel *model;
+  LycheeModelLoad *load;
 
   GST_OBJECT_LOCK (element);
-  model = g_steal_pointer (&slot->model);
+  load = g_steal_pointer (&slot->load);
   GST_OBJECT_UNLOCK (element);
-  g_clear_object (&model);
+  if (load == NULL)
+    return;
+  lychee_model_load_remove_user (load, element);
+  lychee_model_load_unref (load);
+}
+
+/**
+ * lychee_model_slot_before_change:
+ * @slot: the element's slot
+ * @element: the element
+ * @transition: a change of its state, before its parent class makes it
+ *
+ * On the way to READY, finds the model that the slot's path names in the pipeline, or has it
+ * loaded: a thread does that, and an error message tells where it fails. On the way back from
+ * PAUSED nobody waits for it any more.
+ */
+void
+lychee_model_slot_before_change (
+    LycheeModelSlot *slot, GstElement *element, GstStateChange transition)
+{
+  if (transition == GST_STATE_CHANGE_NULL_TO_READY)
+    open_slot (slot, element);
+  else if (transition == GST_STATE_CHANGE_READY_TO_PAUSED)
+    set_flushing (slot, element, FALSE);
+  else if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
+    set_flushing (slot, element, TRUE);
+}
+
+/* After its parent class made it. The next stream's caps are judged afresh. */
+void
+lychee_model_slot_after_change (
+    LycheeModelSlot *slot, GstElement *element, GstStateChange transition)
+{
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) {
+    close_slot (slot, element);
+  } else if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+    GST_OBJECT_LOCK (element);
+    g_clear_pointer (&slot->refused, g_free);
+    GST_OBJECT_UNLOCK (element);
+  }
+}
+
+/* A flush at the sink pad ends the waiting for the model. */
+void
+lychee_model_slot_note_event (LycheeModelSlot *slot, GstElement *element, GstEvent *event)
+{
+  if (GST_EVENT_TYPE (event) == GST_EVENT_FLUSH_START)
+    set_flushing (slot, element, TRUE);
+  else if (GST_EVENT_TYPE (event) == GST_EVENT_FLUSH_STOP)
+    set_flushing (slot, element, FALSE);
 }
 
 /**
@@ -280,7 +303,7 @@ lychee_model_slot_close (LycheeModelSlot *slot, GstElement *element)
  * @query: any query
  *
  * Answers a context query from the model of the slot. An element whose path is set but that is not
- * READY yet loads it now, so that naming a model on one element is enough.
+ * READY yet has it loaded now, so that naming a model on one element is enough.
  *
  * Returns: %FALSE when the query is another, or this element has no answer: pass it on
  */
@@ -289,7 +312,7 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
 {
   const char *type, *wanted;
   char *given, *path;
-  LycheeModel *model;
+  LycheeModelLoad *load;
   GstContext *context;
   gboolean answered = FALSE;
 
@@ -300,33 +323,27 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
   wanted = gst_structure_get_string (gst_query_get_structure (query), "path");
   given = lychee_model_slot_dup_path (slot, element);
   path = absolute_path (given);
-  model = lychee_model_slot_ref_model (slot, element);
+  load = ref_load (slot, element);
 
-  if (model == NULL && path != NULL && (wanted == NULL || g_str_equal (wanted, path))) {
+  if (load == NULL && path != NULL && (wanted == NULL || g_str_equal (wanted, path))) {
     g_rec_mutex_lock (&context_lock);
-    model = model_from_own_context (element, path);
-    if (model == NULL)
-      model = load (element, path, NULL); /* it reports that itself when READY */
-    if (model != NULL) {
-      context = context_new (model, path);
-      gst_element_set_context (element, context);
-      gst_element_post_message (
-          element, gst_message_new_have_context (GST_OBJECT_CAST (element), context));
-    }
+    load = load_from_own_context (element, path);
+    if (load == NULL)
+      load = lychee_model_load_start (element, path, TRUE);
     g_rec_mutex_unlock (&context_lock);
   }
 
-  if (model != NULL) {
-    char *model_path = absolute_path (lychee_model_get_path (model));
+  if (load != NULL) {
+    char *own_path = absolute_path (lychee_model_load_get_path (load));
 
-    if (wanted == NULL || g_strcmp0 (wanted, model_path) == 0) {
-      context = context_new (model, model_path);
+    if (wanted == NULL || g_str_equal (wanted, own_path)) {
+      context = lychee_model_load_new_context (load);
       gst_query_set_context (query, context);
       gst_context_unref (context);
       answered = TRUE;
     }
-    g_free (model_path);
-    g_object_unref (model);
+    g_free (own_path);
+    lychee_model_load_unref (load);
   }
   g_free (given);
   g_free (path);
@@ -344,26 +361,17 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
 LycheeModel *
 lychee_model_find (GstElement *element, const char *id)
 {
-  LycheeModel *model;
-
   init_debug ();
   for (guint i = 0; i < 3 && id != NULL; i++) {
-    model = i == 0 ? model_from_own_context (element, NULL)
-                   : model_from_neighbours (element, i == 1 ? GST_PAD_SINK : GST_PAD_SRC, NULL);
+    g_autoptr (LycheeModelLoad) load =
+        i == 0 ? load_from_own_context (element, NULL)
+               : load_from_neighbours (element, i == 1 ? GST_PAD_SINK : GST_PAD_SRC, NULL);
+    g_autoptr (LycheeModel) model = load != NULL ? lychee_model_load_peek (load) : NULL;
+
     if (model != NULL && g_str_equal (lychee_model_get_id (model), id))
-      return model;
-    g_clear_object (&model);
+      return g_steal_pointer (&model);
   }
   return NULL;
-}
-
-/* When streaming ends: the next stream's caps are judged afresh. */
-void
-lychee_model_slot_forget_caps (LycheeModelSlot *slot, GstElement *element)
-{
-  GST_OBJECT_LOCK (element);
-  g_clear_pointer (&slot->refused, g_free);
-  GST_OBJECT_UNLOCK (element);
 }
 
 /* Whether @id is refused for the first time: caps that were refused come again with each buffer. */
@@ -388,22 +396,25 @@ note_refused (LycheeModelSlot *slot, GstElement *element, const char *id)
  * @caps: what arrives there
  *
  * Compares the caps' model with the element's. Where they differ, an error message that names both
- * was posted.
+ * was posted; where the element's cannot be loaded, that one.
  */
 gboolean
 lychee_model_slot_check_caps (
     LycheeModelSlot *slot, GstElement *element, GstPad *pad, GstCaps *caps)
 {
   const char *id = gst_structure_get_string (gst_caps_get_structure (caps, 0), "model");
-  LycheeModel *model = lychee_model_slot_ref_model (slot, element);
-  const char *own_id = model != NULL ? lychee_model_get_id (model) : NULL;
-  gboolean equal = own_id != NULL && g_strcmp0 (id, own_id) == 0;
+  g_autoptr (LycheeModel) model = lychee_model_slot_ref_model (slot, element);
 
+  if (model == NULL)
+    return FALSE;
   if (id == NULL)
     id = "(none)";
-  if (!equal && note_refused (slot, element, id)) {
+  if (g_str_equal (id, lychee_model_get_id (model)))
+    return TRUE;
+  if (note_refused (slot, element, id)) {
     /* The caps have only the id; who made them can say which file that is. */
-    LycheeModel *other = model_from_neighbours (element, GST_PAD_SINK, NULL);
+    g_autoptr (LycheeModelLoad) load = load_from_neighbours (element, GST_PAD_SINK, NULL);
+    g_autoptr (LycheeModel) other = load != NULL ? lychee_model_load_peek (load) : NULL;
     const char *path = other != NULL && g_strcmp0 (lychee_model_get_id (other), id) == 0
                            ? lychee_model_get_path (other)
                            : "a file that is not known here";
@@ -411,11 +422,8 @@ lychee_model_slot_check_caps (
     GST_ELEMENT_ERROR (element, CORE, NEGOTIATION,
         ("The elements of this pipeline use different models: what arrives was made with model %s "
          "(%s), this element has model %s (%s).",
-            id, path, own_id != NULL ? own_id : "(none)",
-            model != NULL ? lychee_model_get_path (model) : "none"),
+            id, path, lychee_model_get_id (model), lychee_model_get_path (model)),
         ("caps %" GST_PTR_FORMAT " on pad %s", caps, GST_PAD_NAME (pad)));
-    g_clear_object (&other);
   }
-  g_clear_object (&model);
-  return equal;
+  return FALSE;
 }

@@ -114,7 +114,7 @@ static void
 test_decode (void)
 {
   const char *arguments[] = { "decode", "--model", model, "--depths", "0,1500", "--attention",
-    "both", "--budget", "256", "--tokens", "5", "--json", NULL };
+    "both", "--bound", "--budget", "256", "--tokens", "5", "--json", NULL };
   g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
 
   g_assert_cmpuint (g_strv_length (lines), ==, 4);
@@ -130,6 +130,8 @@ test_decode (void)
   g_assert_nonnull (strstr (lines[3], "\"attention\": \"sparse\""));
   g_assert_cmpfloat (number (lines[3], "dense_fallbacks"), ==, 0);
   g_assert_cmpfloat (number (lines[3], "bytes_read"), <, number (lines[2], "bytes_read") / 2);
+  g_assert_cmpfloat (number (lines[2], "loads_ms"), ==, 0);
+  g_assert_cmpfloat (number (lines[3], "loads_ms"), >, 0);
 }
 
 static void

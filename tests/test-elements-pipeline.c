@@ -74,9 +74,14 @@ note_message (Outcome *outcome, GstMessage *message)
   case GST_MESSAGE_WARNING:
     outcome->warnings++;
     break;
-  case GST_MESSAGE_HAVE_CONTEXT:
-    outcome->models++;
+  case GST_MESSAGE_HAVE_CONTEXT: {
+    GstContext *context;
+
+    gst_message_parse_have_context (message, &context);
+    outcome->models += gst_structure_has_field (gst_context_get_structure (context), "model");
+    gst_context_unref (context);
     break;
+  }
   case GST_MESSAGE_PROGRESS: {
     GstProgressType type;
 
@@ -328,8 +333,8 @@ test_bad_model (gconstpointer data)
     g_assert_true (g_file_set_contents (path, bad->contents, bad->length, NULL));
   for (const char *names = "tid"; *names != '\0'; names++)
     set_model (pipeline, (char[]){ *names, '\0' }, path);
-  g_assert_cmpint (
-      gst_element_set_state (pipeline, GST_STATE_PAUSED), ==, GST_STATE_CHANGE_FAILURE);
+  play (pipeline);
+  run (pipeline, &outcome);
   note_all (pipeline, &outcome);
   g_assert_cmpuint (outcome.errors, ==, 1);
   g_test_message ("%s", outcome.error->message);
@@ -353,8 +358,8 @@ test_truncated_model (void)
   g_assert_true (g_file_get_contents (test_model (), &contents, &length, NULL));
   g_assert_true (g_file_set_contents (path, contents, length - 1000, NULL));
   set_model (pipeline, "d", path);
-  g_assert_cmpint (
-      gst_element_set_state (pipeline, GST_STATE_PAUSED), ==, GST_STATE_CHANGE_FAILURE);
+  play (pipeline);
+  run (pipeline, &outcome);
   note_all (pipeline, &outcome);
   g_assert_cmpuint (outcome.errors, ==, 1);
   g_assert_error (outcome.error, GST_STREAM_ERROR, GST_STREAM_ERROR_FORMAT);
@@ -372,9 +377,9 @@ test_no_model_named (void)
   Outcome outcome = { 0 };
 
   g_setenv ("LYCHEE_MODEL", "/nonexistent/model.gguf", TRUE);
-  g_assert_cmpint (
-      gst_element_set_state (pipeline, GST_STATE_PAUSED), ==, GST_STATE_CHANGE_FAILURE);
+  play (pipeline);
   g_unsetenv ("LYCHEE_MODEL");
+  run (pipeline, &outcome);
   note_all (pipeline, &outcome);
   g_assert_cmpuint (outcome.errors, ==, 1);
   g_assert_error (outcome.error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND);
@@ -653,9 +658,122 @@ test_leaks (gconstpointer data)
   gst_object_unref (tracer);
 }
 
+/* While the model is being loaded: holds the thread that does. */
+typedef struct {
+  GMutex lock;
+  GCond changed;
+  gboolean held;
+  gboolean released;
+  guint started, cancelled, completed;
+} Loading;
+
+/* The thread may come here when a test is over. */
+static Loading loading;
+
+static GstBusSyncReply
+hold_loading (GstBus *bus, GstMessage *message, gpointer user_data)
+{
+  GstProgressType type;
+
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_PROGRESS)
+    return GST_BUS_PASS;
+  gst_message_parse_progress (message, &type, NULL, NULL);
+  g_mutex_lock (&loading.lock);
+  loading.started += type == GST_PROGRESS_TYPE_START;
+  loading.cancelled += type == GST_PROGRESS_TYPE_CANCELED;
+  loading.completed += type == GST_PROGRESS_TYPE_COMPLETE;
+  if (type == GST_PROGRESS_TYPE_CONTINUE) {
+    loading.held = TRUE;
+    g_cond_broadcast (&loading.changed);
+    while (!loading.released)
+      g_cond_wait (&loading.changed, &loading.lock);
+  }
+  g_mutex_unlock (&loading.lock);
+  return GST_BUS_PASS;
+}
+
+static GstElement *
+begin_loading (void)
+{
+  g_autofree char *srt = test_srt (3);
+  g_autofree char *path = test_write_file ("loading.srt", srt);
+  GstElement *pipeline = test_pipeline (SOURCE ("loading.srt") READ ANSWER SINK);
+  GstBus *bus = gst_element_get_bus (pipeline);
+
+  g_mutex_lock (&loading.lock);
+  loading.held = loading.released = FALSE;
+  loading.started = loading.cancelled = loading.completed = 0;
+  g_mutex_unlock (&loading.lock);
+  set_model (pipeline, "d", test_model ());
+  gst_bus_set_sync_handler (bus, hold_loading, NULL, NULL);
+  gst_object_unref (bus);
+  play (pipeline);
+  g_mutex_lock (&loading.lock);
+  while (!loading.held)
+    g_cond_wait (&loading.changed, &loading.lock);
+  g_mutex_unlock (&loading.lock);
+  return pipeline;
+}
+
+static void
+let_load (void)
+{
+  g_mutex_lock (&loading.lock);
+  loading.released = TRUE;
+  g_cond_broadcast (&loading.changed);
+  g_mutex_unlock (&loading.lock);
+}
+
+/* A change of state neither waits for the model nor keeps it from being loaded again. */
+static void
+test_stop_loading (void)
+{
+  GstElement *pipeline = begin_loading ();
+  Outcome outcome = { 0 };
+
+  g_assert_cmpint (gst_element_set_state (pipeline, GST_STATE_NULL), ==, GST_STATE_CHANGE_SUCCESS);
+  g_assert_cmpuint (loading.started, ==, 1);
+  g_assert_cmpuint (loading.cancelled, ==, 1);
+  g_assert_cmpuint (loading.completed, ==, 0);
+  let_load ();
+  play (pipeline);
+  run (pipeline, &outcome);
+  g_assert_no_error (outcome.error);
+  g_assert_cmpuint (outcome.answers, ==, 1);
+  g_assert_cmpuint (loading.started, ==, 2);
+  g_assert_cmpuint (loading.completed, ==, 1);
+  outcome_clear (&outcome);
+  stop (pipeline);
+}
+
+/* A flush ends the waiting for it, at once and without an error. */
+static void
+test_flush_loading (gconstpointer data)
+{
+  GstElement *pipeline = begin_loading ();
+  GstElement *element = gst_bin_get_by_name (GST_BIN (pipeline), data);
+  GstPad *pad = gst_element_get_static_pad (element, "sink");
+  Outcome outcome = { 0 };
+
+  g_assert_true (gst_pad_send_event (pad, gst_event_new_flush_start ()));
+  GST_PAD_STREAM_LOCK (pad);
+  GST_PAD_STREAM_UNLOCK (pad);
+  g_assert_true (gst_pad_send_event (pad, gst_event_new_flush_stop (TRUE)));
+  note_all (pipeline, &outcome);
+  g_assert_cmpuint (outcome.errors, ==, 0);
+  g_assert_cmpuint (outcome.loaded, ==, 0);
+  outcome_clear (&outcome);
+  let_load ();
+  gst_object_unref (pad);
+  gst_object_unref (element);
+  stop (pipeline);
+}
+
 static void
 add_tests (void)
 {
+  g_test_add_func ("/pipeline/loading/stop", test_stop_loading);
+  g_test_add_data_func ("/pipeline/loading/flush", "t", test_flush_loading);
   g_test_add_data_func ("/pipeline/file/srt", NULL, test_file);
   g_test_add_data_func ("/pipeline/file/text",
       "Ann: Good morning, café people.\n\nBob: We have 30 tables and ÄÖÜ, 漢字 and 🦓 to "

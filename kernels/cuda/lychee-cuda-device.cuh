@@ -365,6 +365,42 @@ lychee_block_scan (int x, int *scratch, int *total)
   return before + sum - x;
 }
 
+/* The parts of an index record: see lychee-cuda.h. */
+
+__device__ __forceinline__ const signed char *
+lychee_node_codes (const LycheeCudaNode *node)
+{
+  return reinterpret_cast<const signed char *> (node + 1);
+}
+
+__device__ __forceinline__ const LycheeCudaLeaf *
+lychee_node_leaves (const LycheeCudaNode *node, int dim)
+{
+  return reinterpret_cast<const LycheeCudaLeaf *> (lychee_node_codes (node) + 2 * dim);
+}
+
+__device__ __forceinline__ const unsigned char *
+lychee_node_leaf_codes (const LycheeCudaNode *node, int dim)
+{
+  return reinterpret_cast<const unsigned char *> (lychee_node_leaves (node, dim) + node->n_leaves);
+}
+
+__device__ __forceinline__ const int *
+lychee_node_ids (const LycheeCudaNode *node, int dim)
+{
+  return reinterpret_cast<const int *> (
+      lychee_node_leaf_codes (node, dim) + (size_t) node->n_leaves * (dim / 2));
+}
+
+/* Sums over 8 neighbouring lanes. */
+__device__ __forceinline__ float
+lychee_sum_8 (float x)
+{
+  x += __shfl_xor_sync (LYCHEE_ALL_LANES, x, 4);
+  x += __shfl_xor_sync (LYCHEE_ALL_LANES, x, 2);
+  return x + __shfl_xor_sync (LYCHEE_ALL_LANES, x, 1);
+}
+
 /* What @launch returns for the head size as a constant, or an error: the sizes that there are
  * attention kernels for. */
 template <typename Launch>

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "../lychee-ranking.h"
+#include "../lychee-sampling.h"
 #include "lychee-cuda.h"
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
@@ -102,6 +103,24 @@ typedef struct {
 } LycheeCudaLogits;
 int lychee_cuda_logits (const LycheeCudaLogits *params, cudaStream_t stream);
 
+/* Chooses a token from logits, which are changed: four launches. */
+#define LYCHEE_CUDA_SAMPLE_TILE 256
+typedef struct {
+  int n;                              /* logits */
+  const LycheeCudaSampling *sampling; /* in device memory, as all */
+  const int *history;
+  const unsigned long long *table; /* [LYCHEE_TABLE_SIZE] */
+  float *logits;                   /* [n] */
+  /* For the kernels: */
+  float *penalised;           /* [n_history] */
+  float *tile_max;            /* [tiles] */
+  unsigned long long *masses; /* [LYCHEE_N_BUCKETS] */
+  unsigned *counts;           /* the same */
+  int *members;               /* [n] */
+  int *chosen;                /* [1] its id; INT_MAX: no logit is a number */
+} LycheeCudaSample;
+int lychee_cuda_sample (const LycheeCudaSample *params, cudaStream_t stream);
+
 /* float32 to @type and back */
 typedef struct {
   LycheeCudaType type;
@@ -164,6 +183,21 @@ typedef struct {
 /* How many tokens a block can have at most. */
 int lychee_cuda_search_block_tokens (int head_dim, int n_heads, int n_kv_heads);
 int lychee_cuda_search (const LycheeCudaSearch *params, cudaStream_t stream);
+
+/* Upkeep: where rows @first .. @first + @n_rows - 1 go in each of @n_indexes indexes. */
+#define LYCHEE_CUDA_MAX_PLACED 64
+typedef struct {
+  int head_dim, n_indexes, n_rows, first;
+  const LycheeCudaHead *heads; /* [n_indexes]; no nodes: no place, node -1 */
+  const void *const *pages;    /* each [n_indexes][K, V][page tokens][head_dim] of f16 */
+  LycheeCudaPlace *places;     /* [n_indexes][n_rows] */
+  /* For the first of the rows that go to a leaf: the sum of the keys that this then has, the sum of
+   * their squares, their number. Others are not written. */
+  float *sums; /* [n_indexes][n_rows][head_dim + 2] */
+} LycheeCudaAssign;
+int lychee_cuda_assign (const LycheeCudaAssign *params, cudaStream_t stream);
+/* After that. */
+int lychee_cuda_leaf_sums (const LycheeCudaAssign *params, cudaStream_t stream);
 
 /* Attention. Rows of queries are [n_kv_heads][n_tokens][heads of the group]; keys are split, and
  * each split gives a running softmax: m (largest logit, in units of ln 2), l, o. */

@@ -115,6 +115,7 @@ static const LycheeCudaApi api = {
   lychee_cuda_worker_new,
   lychee_cuda_worker_free,
   lychee_cuda_worker_upload,
+  lychee_cuda_worker_place,
   lychee_cuda_worker_run,
 };
 

@@ -24,40 +24,6 @@ struct Search {
   unsigned *map;             /* [MAP_WORDS] */
 };
 
-static __device__ __forceinline__ const signed char *
-node_codes (const LycheeCudaNode *node)
-{
-  return reinterpret_cast<const signed char *> (node + 1);
-}
-
-static __device__ __forceinline__ const LycheeCudaLeaf *
-node_leaves (const LycheeCudaNode *node, int dim)
-{
-  return reinterpret_cast<const LycheeCudaLeaf *> (node_codes (node) + 2 * dim);
-}
-
-static __device__ __forceinline__ const unsigned char *
-node_leaf_codes (const LycheeCudaNode *node, int dim)
-{
-  return reinterpret_cast<const unsigned char *> (node_leaves (node, dim) + node->n_leaves);
-}
-
-static __device__ __forceinline__ const int *
-node_ids (const LycheeCudaNode *node, int dim)
-{
-  return reinterpret_cast<const int *> (
-      node_leaf_codes (node, dim) + (size_t) node->n_leaves * (dim / 2));
-}
-
-/* Sums over 8 neighbouring lanes. */
-static __device__ __forceinline__ float
-sum_8 (float x)
-{
-  x += __shfl_xor_sync (LYCHEE_ALL_LANES, x, 4);
-  x += __shfl_xor_sync (LYCHEE_ALL_LANES, x, 2);
-  return x + __shfl_xor_sync (LYCHEE_ALL_LANES, x, 1);
-}
-
 /* Logits of coarse nodes: 8 lanes a node, each code read once for all queries. */
 static __device__ __forceinline__ void
 score_nodes (const LycheeCudaSearch &p, const Search &s)
@@ -68,7 +34,7 @@ score_nodes (const LycheeCudaSearch &p, const Search &s)
     int at = base + lane / 8;
     bool there = at < s.head.n_nodes;
     const LycheeCudaNode *node = s.head.nodes[there ? at : 0];
-    const unsigned *code = reinterpret_cast<const unsigned *> (node_codes (node));
+    const unsigned *code = reinterpret_cast<const unsigned *> (lychee_node_codes (node));
     unsigned bits[8];
 
 #pragma unroll
@@ -87,7 +53,7 @@ score_nodes (const LycheeCudaSearch &p, const Search &s)
                  x.z * (float) (signed char) (bits[w] >> 16 & 255) +
                  x.w * (float) (signed char) (bits[w] >> 24);
         }
-      sum = sum_8 (sum);
+      sum = lychee_sum_8 (sum);
       if (part == 0 && there)
         p.z[((size_t) s.job * p.block_tokens * (p.n_heads / p.n_kv_heads) + q) * p.max_nodes + at] =
             p.scale * node->scale * sum + node->log_count;
@@ -244,8 +210,8 @@ score_leaves (const LycheeCudaSearch &p, const Search &s, const float *z, float 
   for (int i = threadIdx.x / 32; i < n_opened; i += WARPS) {
     int place = opened[2 * i], first = opened[2 * i + 1];
     const LycheeCudaNode *node = s.head.nodes[place];
-    const LycheeCudaLeaf *leaves = node_leaves (node, s.dim);
-    const unsigned char *codes = node_leaf_codes (node, s.dim);
+    const LycheeCudaLeaf *leaves = lychee_node_leaves (node, s.dim);
+    const unsigned char *codes = lychee_node_leaf_codes (node, s.dim);
 
     for (int base = 0; base < (int) node->n_leaves; base += 4) {
       int at = base + lane / 8;
@@ -273,7 +239,7 @@ score_leaves (const LycheeCudaSearch &p, const Search &s, const float *z, float 
                    low.z * ((int) (b >> 16 & 15) - 8) + high.z * ((int) (b >> 20 & 15) - 8) +
                    low.w * ((int) (b >> 24 & 15) - 8) + high.w * ((int) (b >> 28) - 8);
           }
-        sum = sum_8 (sum);
+        sum = lychee_sum_8 (sum);
         if (part == 0 && there) {
           size_t to = (size_t) q * p.max_leaves + first + at;
           float x = logf (leaf.count) + z[(size_t) q * p.max_nodes + place] - node->log_count +
@@ -310,9 +276,9 @@ list_rows (const LycheeCudaSearch &p, const Search &s, int n_leaves)
     for (int leaf = threadIdx.x / 32; leaf < n_leaves; leaf += WARPS) {
       int read = p.leaf_read[at_leaf + leaf], i = p.leaf_node[at_leaf + leaf];
       const LycheeCudaNode *node = s.head.nodes[opened[2 * i]];
-      const int *ids = node_ids (node, s.dim);
+      const int *ids = lychee_node_ids (node, s.dim);
 
-      ids += node_leaves (node, s.dim)[leaf - opened[2 * i + 1]].first;
+      ids += lychee_node_leaves (node, s.dim)[leaf - opened[2 * i + 1]].first;
       for (int r = threadIdx.x % 32; r < read; r += 32) {
         unsigned bit = (unsigned) (ids[r] - base);
 

@@ -1,73 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A worker: a stream, the memory of a pass, and what is done for one. The decoding of a token is
- * captured as a graph, in which all that changes from token to token lies in device memory. */
+/* A worker's memory, and what goes to the device and comes from it beside passes. */
 
-#include "lychee-cuda-private.h"
+#include "lychee-cuda-worker.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <vector>
 
 #define BLAS_WORKSPACE ((size_t) 32 << 20)
-#define N_GRAPHS 4
-#define SPLIT_KEYS 256 /* of dense attention, at least */
-#define GATHER_KEYS 64 /* of sparse attention */
-#define REST_NODES 64  /* of a split of the rest */
-#define MAX_REST_SPLITS 16
-#define WAVES 3        /* blocks of a launch for each processor of the device */
-#define FEW_QUERIES 32 /* of a KV head, for which lychee_cuda_attend is better */
 
-/* Memory that grows to what passes need. */
-struct Buffer {
-  void *data = nullptr;
-  size_t size = 0;
-  bool host = false;
-};
-
-/* What attention of a pass is like: also what tells one graph from another. */
-struct Plan {
-  int n_tokens, output;
-  int sparse, sinks, budget, rest;
-  float beam;
-  int block_tokens, max_nodes, max_leaves;
-  int n_splits, n_window_splits, n_sparse_splits, n_rest_splits;
-  int n_pages;         /* room in the table */
-  unsigned generation; /* of the worker's memory */
-};
-
-struct Graph {
-  Plan plan;
-  cudaGraphExec_t exec;
-  unsigned long long last_used;
-};
-
-struct LycheeCudaWorker {
-  LycheeCudaModel *model;
-  cudaStream_t stream, uploads;
-  cublasHandle_t blas;
-  unsigned generation;
-  unsigned long long n_runs;
-  Graph graphs[N_GRAPHS];
-  /* Of the pass, on the device: */
-  Buffer control; /* what the host says: see Control */
-  Buffer x, normed, qkv, q, attended, gate_up, activated, y;
-  Buffer turns[2], rows, logits, counters;
-  Buffer m, l, o, workspace;
-  Buffer selection, selected, z, weight, most, count, opened, leaf_weight, leaf_rank, leaf_node,
-      leaf_count, leaf_read, density;
-  Buffer audit, audit_mass;
-  /* And pinned, on the host: */
-  Buffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
-  Buffer upload, pieces;
-  /* Where things are in the control block: */
-  size_t ids_at, frequency_at, heads_at, pages_at, control_size;
-  int n_pages;
-};
-
-static int
-need (LycheeCudaWorker *w, Buffer *buffer, size_t size, bool host, LycheeCudaError *error)
+int
+lychee_cuda_need (
+    LycheeCudaWorker *w, LycheeCudaBuffer *buffer, size_t size, bool host, LycheeCudaError *error)
 {
   int code;
 
@@ -88,14 +32,7 @@ need (LycheeCudaWorker *w, Buffer *buffer, size_t size, bool host, LycheeCudaErr
   return 0;
 }
 
-template <typename T>
-static T *
-get (const Buffer &buffer)
-{
-  return static_cast<T *> (buffer.data);
-}
-
-static std::vector<Buffer *>
+static std::vector<LycheeCudaBuffer *>
 all_buffers (LycheeCudaWorker *w)
 {
   return { &w->control, &w->x, &w->normed, &w->qkv, &w->q, &w->attended, &w->gate_up, &w->activated,
@@ -103,40 +40,33 @@ all_buffers (LycheeCudaWorker *w)
     &w->workspace, &w->selection, &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened,
     &w->leaf_weight, &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density,
     &w->audit, &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
-    &w->audit_host, &w->upload_host, &w->upload, &w->pieces };
+    &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table, &w->penalised, &w->tile_max,
+    &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->upkeep, &w->placed,
+    &w->upkeep_host, &w->placed_host };
 }
 
-static bool
-has_local (const LycheeCudaModel *m)
-{
-  for (int i = 0; i < m->hparams.n_layers; i++)
-    if (m->layers[i].local)
-      return true;
-  return false;
-}
-
-/* Memory that depends on the number of tokens only. */
-static int
-need_tokens (LycheeCudaWorker *w, int n_tokens, LycheeCudaError *error)
+int
+lychee_cuda_need_tokens (LycheeCudaWorker *w, int n_tokens, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
   size_t n = (size_t) n_tokens, n_q = (size_t) h.n_heads * h.head_dim;
   size_t n_kv = (size_t) h.n_kv_heads * h.head_dim, embd = (size_t) h.n_embd, ff = (size_t) h.n_ff;
   size_t rows = (size_t) h.n_layers * 2 * n * n_kv * 2;
 
-  return need (w, &w->x, n * embd * 4, false, error) ||
-         need (w, &w->normed, n * embd * 2, false, error) ||
-         need (w, &w->qkv, n * (n_q + 2 * n_kv) * 4, false, error) ||
-         need (w, &w->q, n * n_q * 4, false, error) ||
-         need (w, &w->attended, n * n_q * 2, false, error) ||
-         need (w, &w->gate_up, n * 2 * ff * 4, false, error) ||
-         need (w, &w->activated, n * ff * 2, false, error) ||
-         need (w, &w->y, n * embd * 4, false, error) ||
-         need (w, &w->turns[0], n * (size_t) h.n_rot * 4, false, error) ||
-         need (w, &w->turns[1], n * (size_t) h.n_rot * 4, false, error) ||
-         need (w, &w->rows, rows, false, error) || need (w, &w->rows_host, rows, true, error) ||
-         need (w, &w->counters, 4 * sizeof (long long), false, error) ||
-         need (w, &w->counters_host, 4 * sizeof (long long), true, error);
+  return lychee_cuda_need (w, &w->x, n * embd * 4, false, error) ||
+         lychee_cuda_need (w, &w->normed, n * embd * 2, false, error) ||
+         lychee_cuda_need (w, &w->qkv, n * (n_q + 2 * n_kv) * 4, false, error) ||
+         lychee_cuda_need (w, &w->q, n * n_q * 4, false, error) ||
+         lychee_cuda_need (w, &w->attended, n * n_q * 2, false, error) ||
+         lychee_cuda_need (w, &w->gate_up, n * 2 * ff * 4, false, error) ||
+         lychee_cuda_need (w, &w->activated, n * ff * 2, false, error) ||
+         lychee_cuda_need (w, &w->y, n * embd * 4, false, error) ||
+         lychee_cuda_need (w, &w->turns[0], n * (size_t) h.n_rot * 4, false, error) ||
+         lychee_cuda_need (w, &w->turns[1], n * (size_t) h.n_rot * 4, false, error) ||
+         lychee_cuda_need (w, &w->rows, rows, false, error) ||
+         lychee_cuda_need (w, &w->rows_host, rows, true, error) ||
+         lychee_cuda_need (w, &w->counters, 4 * sizeof (long long), false, error) ||
+         lychee_cuda_need (w, &w->counters_host, 4 * sizeof (long long), true, error);
 }
 
 void
@@ -145,12 +75,12 @@ lychee_cuda_worker_free (LycheeCudaWorker *w)
   cudaSetDevice (w->model->device->ordinal);
   if (w->stream)
     cudaStreamSynchronize (w->stream);
-  for (Graph &graph : w->graphs)
+  for (LycheeCudaGraph &graph : w->graphs)
     if (graph.exec)
       cudaGraphExecDestroy (graph.exec);
   if (w->blas)
     cublasDestroy (w->blas);
-  for (Buffer *buffer : all_buffers (w))
+  for (LycheeCudaBuffer *buffer : all_buffers (w))
     if (buffer->data)
       buffer->host ? cudaFreeHost (buffer->data) : cudaFree (buffer->data);
   if (w->stream)
@@ -161,8 +91,10 @@ lychee_cuda_worker_free (LycheeCudaWorker *w)
 }
 
 int
-lychee_cuda_worker_new (LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error)
+lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weights,
+    LycheeCudaWorker **worker, LycheeCudaError *error)
 {
+  size_t table_size = LYCHEE_TABLE_SIZE * sizeof *weights;
   LycheeCudaWorker *w = new LycheeCudaWorker ();
 
   *worker = nullptr;
@@ -174,7 +106,12 @@ lychee_cuda_worker_new (LycheeCudaModel *model, LycheeCudaWorker **worker, Lyche
           "no CUDA stream", error) ||
       lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->uploads, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
-      need (w, &w->workspace, BLAS_WORKSPACE, false, error) || need_tokens (w, 1, error)) {
+      lychee_cuda_need (w, &w->workspace, BLAS_WORKSPACE, false, error) ||
+      lychee_cuda_need_tokens (w, 1, error) ||
+      lychee_cuda_need (w, &w->table, table_size, false, error) ||
+      lychee_cuda_check ((int) cudaMemcpyAsync (
+                             w->table.data, weights, table_size, cudaMemcpyHostToDevice, w->stream),
+          "the CUDA device failed in copying", error)) {
     lychee_cuda_worker_free (w);
     return error->status;
   }
@@ -205,10 +142,10 @@ lychee_cuda_worker_upload (LycheeCudaWorker *w, int n, void *const *to, const vo
   if (total > (size_t) 1 << 30 && n > 1)
     return lychee_cuda_worker_upload (w, n / 2, to, from, sizes, error) ||
            lychee_cuda_worker_upload (w, n - n / 2, to + n / 2, from + n / 2, sizes + n / 2, error);
-  if (need (w, &w->upload_host, total + pieces_size, true, error) ||
-      need (w, &w->upload, total + pieces_size, false, error))
+  if (lychee_cuda_need (w, &w->upload_host, total + pieces_size, true, error) ||
+      lychee_cuda_need (w, &w->upload, total + pieces_size, false, error))
     return error->status;
-  host = get<char> (w->upload_host);
+  host = lychee_cuda_get<char> (w->upload_host);
   pieces = reinterpret_cast<LycheeCudaPiece *> (host);
   at = pieces_size;
   for (int i = 0; i < n; i++) {
@@ -216,7 +153,7 @@ lychee_cuda_worker_upload (LycheeCudaWorker *w, int n, void *const *to, const vo
     pieces[i] = LycheeCudaPiece{ to[i], (unsigned) at, (unsigned) sizes[i] };
     at += sizes[i];
   }
-  LycheeCudaScatter scatter = { n, get<LycheeCudaPiece> (w->upload), w->upload.data };
+  LycheeCudaScatter scatter = { n, lychee_cuda_get<LycheeCudaPiece> (w->upload), w->upload.data };
   if (lychee_cuda_check (
           (int) cudaMemcpyAsync (w->upload.data, host, at, cudaMemcpyHostToDevice, w->uploads),
           "the CUDA device failed in copying", error) ||
@@ -228,548 +165,45 @@ lychee_cuda_worker_upload (LycheeCudaWorker *w, int n, void *const *to, const vo
   return 0;
 }
 
-/* Shapes */
-
-static int
-clamp (int x, int least, int most)
-{
-  return x < least ? least : x > most ? most : x;
-}
-
-static int
-divide_up (int x, int y)
-{
-  return (x + y - 1) / y;
-}
-
-/* At least @n, in steps of an eighth: what is captured for it stays right for a while. */
-static int
-round_up (int n)
-{
-  int step = 64;
-
-  while (step * 8 < n)
-    step *= 2;
-  return divide_up (n, step) * step;
-}
-
-/* Splits that occupy the device, if there are keys enough for them. */
-static int
-plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
-{
-  int most = w->model->device->n_processors * WAVES / (w->model->hparams.n_kv_heads * n_blocks);
-
-  return clamp (divide_up (n_keys, least), 1, most < 1 ? 1 : most);
-}
-
-static bool
-has_few_queries (const LycheeCudaHparams &h, int n_tokens)
-{
-  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES;
-}
-
-static Plan
-make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = pass->first - pass->skip + n;
-  int blocks = has_few_queries (h, n) ? divide_up (n * group, 8) : divide_up (n * group, 64);
-  Plan plan;
-
-  memset (&plan, 0, sizeof plan); /* plans are compared by their bytes */
-  plan.n_tokens = n;
-  plan.output = pass->output;
-  plan.sparse = pass->sparse;
-  plan.n_pages = w->n_pages;
-  plan.n_splits = plan_splits (w, round_up (n_keys), SPLIT_KEYS, blocks);
-  if (has_local (w->model))
-    plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
-  if (pass->sparse) {
-    double open = pass->beam > 0 ? (double) pass->beam * pass->budget
-                                 : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * pass->budget;
-
-    plan.sinks = pass->sinks;
-    plan.budget = pass->budget;
-    plan.rest = pass->rest;
-    plan.beam = pass->beam;
-    plan.block_tokens =
-        n == 1 ? 1 : lychee_cuda_search_block_tokens (h.head_dim, h.n_heads, h.n_kv_heads);
-    if (plan.block_tokens > n)
-      plan.block_tokens = n;
-    plan.max_nodes = round_up (pass->max_nodes + 1);
-    /* A leaf has a row at least, and the last node that is opened may hold more than was asked. */
-    plan.max_leaves = round_up ((int) fmin (open, n_keys) + pass->max_node_rows + 1);
-    plan.n_sparse_splits = plan_splits (w, plan.budget + n, GATHER_KEYS,
-        divide_up (n, plan.block_tokens) * divide_up (plan.block_tokens * group, 8));
-    plan.n_rest_splits =
-        plan.rest ? clamp (divide_up (plan.max_nodes, REST_NODES), 1, MAX_REST_SPLITS) : 0;
-  }
-  return plan;
-}
-
-static int
-need_plan (LycheeCudaWorker *w, const Plan &plan, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  size_t n_rows = (size_t) plan.n_tokens * h.n_heads;
-  size_t splits = (size_t) plan.n_splits;
-  size_t outputs = plan.output == LYCHEE_CUDA_OUTPUT_ALL    ? (size_t) plan.n_tokens
-                   : plan.output == LYCHEE_CUDA_OUTPUT_LAST ? 1
-                                                            : 0;
-
-  if ((size_t) plan.n_window_splits > splits)
-    splits = (size_t) plan.n_window_splits;
-  if ((size_t) (plan.n_sparse_splits + plan.n_rest_splits) > splits)
-    splits = (size_t) (plan.n_sparse_splits + plan.n_rest_splits);
-  if (need (w, &w->m, splits * n_rows * 4, false, error) ||
-      need (w, &w->l, splits * n_rows * 4, false, error) ||
-      need (w, &w->o, splits * n_rows * (size_t) h.head_dim * 4, false, error) ||
-      need (w, &w->logits, outputs * (size_t) h.n_vocab * 4, false, error) ||
-      need (w, &w->logits_host, outputs * (size_t) h.n_vocab * 4, true, error))
-    return error->status;
-  if (!plan.sparse)
-    return 0;
-  size_t jobs = (size_t) h.n_kv_heads * divide_up (plan.n_tokens, plan.block_tokens);
-  size_t queries = jobs * plan.block_tokens * (h.n_heads / h.n_kv_heads);
-  size_t nodes = (size_t) plan.max_nodes, leaves = (size_t) plan.max_leaves;
-  return need (w, &w->selection, jobs * sizeof (LycheeCudaSelection), false, error) ||
-         need (w, &w->selected, jobs * plan.budget * 4, false, error) ||
-         need (w, &w->z, queries * nodes * 4, false, error) ||
-         need (w, &w->weight, queries * nodes * 4, false, error) ||
-         need (w, &w->most, queries * 4, false, error) ||
-         need (w, &w->count, jobs * nodes * 4, false, error) ||
-         need (w, &w->opened, jobs * nodes * 8, false, error) ||
-         need (w, &w->leaf_weight, queries * leaves * 4, false, error) ||
-         need (w, &w->leaf_rank, queries * leaves * 4, false, error) ||
-         need (w, &w->leaf_node, jobs * leaves * 4, false, error) ||
-         need (w, &w->leaf_count, jobs * leaves * 4, false, error) ||
-         need (w, &w->leaf_read, jobs * leaves * 4, false, error) ||
-         need (w, &w->density, jobs * (nodes > leaves ? nodes : leaves) * 4, false, error);
-}
-
-/* What the host says of a pass lies in one block, so that one copy brings it. */
-static int
-fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
-  size_t n_frequency = (size_t) h.n_rot / 2 + 1;
-  LycheeCudaStep step = { pass->first, pass->n_tokens, pass->head, pass->skip, pass->origin };
-  char *host;
-
-  if (pass->n_pages > w->n_pages)
-    w->n_pages = round_up (pass->n_pages);
-  w->ids_at = 256;
-  w->frequency_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
-  w->heads_at = w->frequency_at + 2 * n_frequency * sizeof (double);
-  w->pages_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
-  w->control_size = w->pages_at + (size_t) w->n_pages * sizeof (void *);
-  if (need (w, &w->control, w->control_size, false, error) ||
-      need (w, &w->control_host, w->control_size, true, error))
-    return error->status;
-  host = get<char> (w->control_host);
-  memcpy (host, &step, sizeof step);
-  memcpy (host + w->ids_at, pass->ids, (size_t) pass->n_tokens * sizeof (int));
-  for (size_t i = 0; i < 2; i++)
-    if (pass->frequency[i])
-      memcpy (host + w->frequency_at + i * n_frequency * sizeof (double), pass->frequency[i],
-          n_frequency * sizeof (double));
-  if (pass->heads)
-    memcpy (host + w->heads_at, pass->heads, n_heads * sizeof (LycheeCudaHead));
-  memcpy (host + w->pages_at, pass->pages, (size_t) pass->n_pages * sizeof (void *));
-  return lychee_cuda_check ((int) cudaMemcpyAsync (w->control.data, host,
-                                w->pages_at + (size_t) pass->n_pages * sizeof (void *),
-                                cudaMemcpyHostToDevice, w->stream),
-      "the CUDA device failed in copying", error);
-}
-
-/* The pass */
-
-/* c [n][rows] = x [n][columns] times the transpose of the matrix [rows][columns], or added to c. */
-static int
-multiply (LycheeCudaWorker *w, const void *matrix, int rows, int columns, const void *x, int n,
-    float *c, bool add, LycheeCudaError *error)
-{
-  cudaDataType_t type = w->model->hparams.type == LYCHEE_CUDA_F16 ? CUDA_R_16F : CUDA_R_16BF;
-  float one = 1, beta = add ? 1.0f : 0.0f;
-  cublasStatus_t status = cublasGemmEx (w->blas, CUBLAS_OP_T, CUBLAS_OP_N, rows, n, columns, &one,
-      matrix, type, columns, x, type, columns, &beta, c, CUDA_R_32F, rows, CUBLAS_COMPUTE_32F,
-      CUBLAS_GEMM_DEFAULT);
-
-  if (status == CUBLAS_STATUS_SUCCESS)
-    return 0;
-  return lychee_cuda_fail (error, LYCHEE_CUDA_FAILED,
-      "cuBLAS failed in a product of %d x %d x %d (status %d)", rows, n, columns, (int) status);
-}
-
-static int
-check_kernel (int code, const char *name, LycheeCudaError *error)
-{
-  return code ? lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "the CUDA kernel %s failed: %s", name,
-                    cudaGetErrorString ((cudaError_t) code))
-              : 0;
-}
-
-static int
-norm (LycheeCudaWorker *w, const float *x, const float *bias, const float *weight, int rows,
-    void *output, float *add, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaNorm params = { h.type, rows, h.n_embd, h.norm_eps, x, bias, weight, output, add,
-    h.residual_scale };
-
-  return check_kernel (lychee_cuda_norm (&params, w->stream), "norm", error);
-}
-
-/* x += what @matrix makes of @from, through the bias and norm that may come between. */
-static int
-add_product (LycheeCudaWorker *w, const void *matrix, int columns, const void *from,
-    const float *bias, const float *post_norm, int rows, float *x, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  bool direct = !bias && !post_norm && h.residual_scale == 1;
-  float *to = direct ? x : get<float> (w->y);
-
-  return multiply (w, matrix, h.n_embd, columns, from, rows, to, direct, error) ||
-         (!direct && norm (w, to, bias, post_norm, rows, nullptr, x, error));
-}
-
-static LycheeCudaAttend
-describe_attention (LycheeCudaWorker *w, int layer)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaAttend a = {};
-  char *control = get<char> (w->control);
-
-  a.type = LYCHEE_CUDA_F16;
-  a.head_dim = h.head_dim;
-  a.n_heads = h.n_heads;
-  a.n_kv_heads = h.n_kv_heads;
-  a.scale = h.attention_scale;
-  a.q = get<float> (w->q);
-  a.step = reinterpret_cast<LycheeCudaStep *> (control);
-  a.pages = reinterpret_cast<void **> (control + w->pages_at);
-  a.layer_offset = (size_t) layer * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim;
-  a.heads = reinterpret_cast<LycheeCudaHead *> (control + w->heads_at) + layer * h.n_kv_heads;
-  a.m = get<float> (w->m);
-  a.l = get<float> (w->l);
-  a.o = get<float> (w->o);
-  return a;
-}
-
-static int
-merge (LycheeCudaWorker *w, const Plan &plan, int n_splits, LycheeCudaType type, void *output,
-    float *log_mass, int n_exact, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaMerge params = { type, h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, n_splits,
-    get<float> (w->m), get<float> (w->l), get<float> (w->o), output, log_mass, n_exact };
-
-  return check_kernel (lychee_cuda_merge (&params, w->stream), "merge", error);
-}
-
-static int
-attend_dense (LycheeCudaWorker *w, const Plan &plan, int layer, bool local, LycheeCudaType type,
-    void *output, float *log_mass, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaAttend a = describe_attention (w, layer);
-  int code;
-
-  a.n_tokens = a.block_tokens = plan.n_tokens;
-  a.window = local ? h.window : 0;
-  a.n_splits = local ? plan.n_window_splits : plan.n_splits;
-  code = has_few_queries (h, plan.n_tokens) ? lychee_cuda_attend (&a, w->stream)
-                                            : lychee_cuda_attend_chunk (&a, w->stream);
-  return check_kernel (code, "attend", error) ||
-         merge (w, plan, a.n_splits, type, output, log_mass, a.n_splits, error);
-}
-
-static int
-attend_sparse (
-    LycheeCudaWorker *w, const Plan &plan, int layer, bool audited, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaAttend a = describe_attention (w, layer);
-  LycheeCudaSearch s = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, plan.block_tokens,
-    h.attention_scale, a.q, a.step, a.heads, plan.sinks, plan.budget, plan.beam, plan.rest,
-    plan.max_nodes, plan.max_leaves, get<LycheeCudaSelection> (w->selection),
-    get<int> (w->selected), get<float> (w->z), get<float> (w->weight), get<float> (w->most),
-    get<int> (w->count), get<int> (w->opened), get<float> (w->leaf_weight),
-    get<float> (w->leaf_rank), get<int> (w->leaf_node), get<int> (w->leaf_count),
-    get<int> (w->leaf_read), get<float> (w->density), get<unsigned long long> (w->counters) };
-  int n_splits = plan.n_sparse_splits + plan.n_rest_splits;
-
-  a.n_tokens = plan.n_tokens;
-  a.block_tokens = plan.block_tokens;
-  a.n_splits = plan.n_sparse_splits;
-  a.selection = s.selection;
-  a.selected = s.selected;
-  a.budget = plan.budget;
-  a.n_rest_splits = plan.n_rest_splits;
-  a.weight = s.weight;
-  a.most = s.most;
-  a.max_nodes = plan.max_nodes;
-  if (check_kernel (lychee_cuda_search (&s, w->stream), "search", error) ||
-      check_kernel (lychee_cuda_attend (&a, w->stream), "attend", error) ||
-      merge (w, plan, n_splits, h.type, w->attended.data, nullptr, 0, error))
-    return error->status;
-  if (!audited)
-    return 0;
-  /* Once more in float32, and densely. */
-  float *output = get<float> (w->audit), *mass = get<float> (w->audit_mass);
-  size_t n_q = (size_t) h.n_heads * h.head_dim;
-  return merge (w, plan, n_splits, LYCHEE_CUDA_F32, output, mass, plan.n_sparse_splits, error) ||
-         attend_dense (
-             w, plan, layer, false, LYCHEE_CUDA_F32, output + n_q, mass + h.n_heads, error);
-}
-
-static int
-run_layer (LycheeCudaWorker *w, const Plan &plan, int i, int audit_layer, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  const LycheeCudaLayer &layer = w->model->layers[i];
-  char *control = get<char> (w->control);
-  int n = plan.n_tokens, n_q = h.n_heads * h.head_dim, n_kv = h.n_kv_heads * h.head_dim;
-  bool is_last = i == h.n_layers - 1;
-  float *x = get<float> (w->x);
-  uint16_t *attended = get<uint16_t> (w->attended);
-
-  if (norm (w, x, nullptr, layer.attn_norm, n, w->normed.data, nullptr, error) ||
-      multiply (w, layer.qkv, n_q + 2 * n_kv, h.n_embd, w->normed.data, n, get<float> (w->qkv),
-          false, error))
-    return error->status;
-  LycheeCudaRope rope = { LYCHEE_CUDA_F16, h.head_dim, h.n_heads, h.n_kv_heads, n, h.n_rot, h.neox,
-    h.norm_eps, get<float> (w->qkv), layer.qkv_b, layer.q_norm, layer.k_norm,
-    get<float> (w->turns[layer.local]), reinterpret_cast<LycheeCudaStep *> (control),
-    reinterpret_cast<void **> (control + w->pages_at),
-    (size_t) i * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim, get<float> (w->q),
-    get<uint16_t> (w->rows) + (size_t) i * 2 * n_kv * n };
-  if (check_kernel (lychee_cuda_rope (&rope, w->stream), "rope", error))
-    return error->status;
-  if (is_last && plan.output == LYCHEE_CUDA_OUTPUT_NONE)
-    return 0; /* the cache has all that anyone will read */
-  if (plan.sparse && !layer.local
-          ? attend_sparse (w, plan, i, i == audit_layer, error)
-          : attend_dense (w, plan, i, layer.local, h.type, attended, nullptr, error))
-    return error->status;
-  if (is_last && plan.output == LYCHEE_CUDA_OUTPUT_LAST) {
-    attended += (size_t) (n - 1) * n_q;
-    x += (size_t) (n - 1) * h.n_embd;
-    n = 1;
-  }
-  LycheeCudaGate gate = { h.type, h.activation, n, h.n_ff, get<float> (w->gate_up), layer.gate_up_b,
-    w->activated.data };
-  return add_product (w, layer.o, n_q, attended, layer.o_b, layer.attn_post_norm, n, x, error) ||
-         norm (w, x, nullptr, layer.ffn_norm, n, w->normed.data, nullptr, error) ||
-         multiply (w, layer.gate_up, 2 * h.n_ff, h.n_embd, w->normed.data, n,
-             get<float> (w->gate_up), false, error) ||
-         check_kernel (lychee_cuda_gate (&gate, w->stream), "gate", error) ||
-         add_product (w, layer.down, h.n_ff, w->activated.data, layer.down_b, layer.ffn_post_norm,
-             n, x, error);
-}
-
-static int
-begin_layers (LycheeCudaWorker *w, const Plan &plan, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  char *control = get<char> (w->control);
-  LycheeCudaEmbed embed = { h.type, plan.n_tokens, h.n_embd,
-    reinterpret_cast<int *> (control + w->ids_at), w->model->embedding, h.embedding_scale,
-    get<float> (w->x) };
-
-  if (lychee_cuda_check (
-          (int) cudaMemsetAsync (w->counters.data, 0, 4 * sizeof (long long), w->stream),
-          "the CUDA device failed", error) ||
-      check_kernel (lychee_cuda_embed (&embed, w->stream), "embed", error))
-    return error->status;
-  for (int local = 0; local < 2; local++) {
-    LycheeCudaRopeTable table = { plan.n_tokens, h.n_rot / 2,
-      reinterpret_cast<LycheeCudaStep *> (control),
-      reinterpret_cast<double *> (control + w->frequency_at) + local * (h.n_rot / 2 + 1),
-      get<float> (w->turns[local]) };
-
-    if ((!local || has_local (w->model)) &&
-        check_kernel (lychee_cuda_rope_table (&table, w->stream), "rope_table", error))
-      return error->status;
-  }
-  return 0;
-}
-
-static int
-finish_layers (LycheeCudaWorker *w, const Plan &plan, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  int first = plan.output == LYCHEE_CUDA_OUTPUT_LAST ? plan.n_tokens - 1 : 0;
-  int n = plan.n_tokens - first;
-  float *x = get<float> (w->x) + (size_t) first * h.n_embd;
-  size_t rows = (size_t) h.n_layers * 2 * h.n_kv_heads * h.head_dim * plan.n_tokens * 2;
-
-  if (plan.output != LYCHEE_CUDA_OUTPUT_NONE) {
-    LycheeCudaLogits logits = { n, h.n_vocab, w->model->output_b, h.logit_scale, h.logit_cap,
-      get<float> (w->logits) };
-
-    if (norm (w, x, nullptr, w->model->output_norm, n, w->normed.data, nullptr, error) ||
-        multiply (w, w->model->output, h.n_vocab, h.n_embd, w->normed.data, n,
-            get<float> (w->logits), false, error) ||
-        ((logits.bias || logits.scale != 1 || logits.cap > 0) &&
-            check_kernel (lychee_cuda_logits (&logits, w->stream), "logits", error)) ||
-        lychee_cuda_check ((int) cudaMemcpyAsync (w->logits_host.data, w->logits.data,
-                               (size_t) n * h.n_vocab * 4, cudaMemcpyDeviceToHost, w->stream),
-            "the CUDA device failed in copying", error))
-      return error->status;
-  }
-  return lychee_cuda_check ((int) cudaMemcpyAsync (w->rows_host.data, w->rows.data, rows,
-                                cudaMemcpyDeviceToHost, w->stream),
-             "the CUDA device failed in copying", error) ||
-         lychee_cuda_check ((int) cudaMemcpyAsync (w->counters_host.data, w->counters.data,
-                                3 * sizeof (long long), cudaMemcpyDeviceToHost, w->stream),
-             "the CUDA device failed in copying", error);
-}
-
-static int
-run_layers (
-    LycheeCudaWorker *w, const Plan &plan, const LycheeCudaPass *pass, LycheeCudaError *error)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  size_t heads_size = (size_t) h.n_kv_heads * sizeof (LycheeCudaHead);
-
-  if (begin_layers (w, plan, error))
-    return error->status;
-  for (int i = 0; i < h.n_layers; i++) {
-    if (pass->index && !w->model->layers[i].local) {
-      size_t at = w->heads_at + (size_t) i * heads_size;
-      char *host = get<char> (w->control_host) + at;
-
-      if (pass->index (pass->index_data, i, reinterpret_cast<LycheeCudaHead *> (host)))
-        return lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "the pass was given up");
-      if (lychee_cuda_check ((int) cudaMemcpyAsync (get<char> (w->control) + at, host, heads_size,
-                                 cudaMemcpyHostToDevice, w->stream),
-              "the CUDA device failed in copying", error))
-        return error->status;
-    }
-    if (run_layer (w, plan, i, pass->audit_layer, error))
-      return error->status;
-  }
-  return finish_layers (w, plan, error);
-}
-
-static int
-run_graph (
-    LycheeCudaWorker *w, const Plan &plan, const LycheeCudaPass *pass, LycheeCudaError *error)
-{
-  Graph *graph = &w->graphs[0];
-  cudaGraph_t captured = nullptr;
-  int status;
-
-  for (Graph &g : w->graphs) {
-    if (g.exec && memcmp (&g.plan, &plan, sizeof plan) == 0) {
-      g.last_used = ++w->n_runs;
-      return lychee_cuda_check (
-          (int) cudaGraphLaunch (g.exec, w->stream), "a CUDA graph failed", error);
-    }
-    if (g.last_used < graph->last_used)
-      graph = &g;
-  }
-  if (graph->exec)
-    cudaGraphExecDestroy (graph->exec);
-  graph->exec = nullptr;
-  if (lychee_cuda_check ((int) cudaStreamBeginCapture (w->stream, cudaStreamCaptureModeThreadLocal),
-          "a CUDA graph cannot be captured", error))
-    return error->status;
-  status = run_layers (w, plan, pass, error);
-  /* Capturing has to end also when what was captured failed. */
-  if (cudaStreamEndCapture (w->stream, &captured) != cudaSuccess && !status)
-    status = lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "a CUDA graph cannot be captured");
-  if (!status)
-    status = lychee_cuda_check ((int) cudaGraphInstantiate (&graph->exec, captured, 0),
-        "a CUDA graph cannot be made", error);
-  if (captured)
-    cudaGraphDestroy (captured);
-  if (status)
-    return status;
-  graph->plan = plan;
-  graph->last_used = ++w->n_runs;
-  return lychee_cuda_check (
-      (int) cudaGraphLaunch (graph->exec, w->stream), "a CUDA graph failed", error);
-}
-
-/* What sparse attention missed: means over the heads. */
-static void
-finish_audit (LycheeCudaWorker *w, LycheeCudaResult *result)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  size_t n_q = (size_t) h.n_heads * h.head_dim;
-  const float *got = get<float> (w->audit_host), *wanted = got + n_q, *mass = wanted + n_q;
-
-  result->audited = 1;
-  for (int head = 0; head < h.n_heads; head++) {
-    double distance = 0, length = 0,
-           missed = 1 - exp ((double) mass[head] - mass[h.n_heads + head]);
-
-    for (int d = 0; d < h.head_dim; d++) {
-      double x = got[head * h.head_dim + d], y = wanted[head * h.head_dim + d];
-
-      distance += (x - y) * (x - y);
-      length += y * y;
-    }
-    result->missed_mass += (missed > 0 ? missed : 0) / h.n_heads;
-    result->error += length > 0 ? sqrt (distance / length) / h.n_heads : 0;
-  }
-}
-
 int
-lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaResult *result,
-    LycheeCudaError *error)
+lychee_cuda_worker_place (LycheeCudaWorker *w, const LycheeCudaUpkeep *upkeep,
+    LycheeCudaPlaces *places, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  size_t n_q = (size_t) h.n_heads * h.head_dim;
-  bool audited = pass->sparse && pass->audit_layer >= 0 && pass->n_tokens == 1;
-  LycheeCudaPass now = *pass;
-  unsigned long long *counted;
-  Plan plan;
-  int status;
+  size_t n_indexes = (size_t) h.n_layers * h.n_kv_heads, n = n_indexes * upkeep->n_rows;
+  size_t heads_size = n_indexes * sizeof (LycheeCudaHead);
+  size_t size = heads_size + (size_t) upkeep->n_pages * sizeof (void *);
+  size_t places_size = n * sizeof (LycheeCudaPlace);
+  size_t placed_size = places_size + n * ((size_t) h.head_dim + 2) * sizeof (float);
+  const char *failed = "the CUDA device failed in upkeep";
+  char *device, *host;
 
-  memset (result, 0, sizeof *result);
   cudaSetDevice (w->model->device->ordinal);
-  if (!audited)
-    now.audit_layer = -1;
-  if (need_tokens (w, pass->n_tokens, error) || fill_control (w, pass, error))
+  if (lychee_cuda_need (w, &w->upkeep_host, size, true, error) ||
+      lychee_cuda_need (w, &w->upkeep, size, false, error) ||
+      lychee_cuda_need (w, &w->placed_host, placed_size, true, error) ||
+      lychee_cuda_need (w, &w->placed, placed_size, false, error))
     return error->status;
-  plan = make_plan (w, pass);
-  if (need_plan (w, plan, error) ||
-      (audited && (need (w, &w->audit, 2 * n_q * 4, false, error) ||
-                      need (w, &w->audit_mass, 2 * (size_t) h.n_heads * 4, false, error) ||
-                      need (w, &w->audit_host, 2 * (n_q + h.n_heads) * 4, true, error)))) {
-    cudaStreamSynchronize (w->stream);
-    return error->status;
-  }
-  plan.generation = w->generation;
-  if (pass->n_tokens == 1 && pass->output == LYCHEE_CUDA_OUTPUT_LAST && !pass->index && !audited)
-    status = run_graph (w, plan, &now, error);
-  else
-    status = run_layers (w, plan, &now, error);
-  if (!status && audited) {
-    char *host = get<char> (w->audit_host);
-
-    status = lychee_cuda_check ((int) cudaMemcpyAsync (host, w->audit.data, 2 * n_q * 4,
-                                    cudaMemcpyDeviceToHost, w->stream),
-                 "the CUDA device failed in copying", error) ||
-             lychee_cuda_check ((int) cudaMemcpyAsync (host + 2 * n_q * 4, w->audit_mass.data,
-                                    2 * (size_t) h.n_heads * 4, cudaMemcpyDeviceToHost, w->stream),
-                 "the CUDA device failed in copying", error);
-  }
-  /* Also after a failure: what was begun must not go on with memory that is used again. */
+  host = lychee_cuda_get<char> (w->upkeep_host);
+  memcpy (host, upkeep->heads, heads_size);
+  memcpy (host + heads_size, upkeep->pages, (size_t) upkeep->n_pages * sizeof (void *));
+  device = lychee_cuda_get<char> (w->upkeep);
+  LycheeCudaAssign assign = { h.head_dim, (int) n_indexes, upkeep->n_rows, upkeep->first,
+    reinterpret_cast<LycheeCudaHead *> (device), reinterpret_cast<void **> (device + heads_size),
+    lychee_cuda_get<LycheeCudaPlace> (w->placed),
+    reinterpret_cast<float *> (lychee_cuda_get<char> (w->placed) + places_size) };
+  int status = lychee_cuda_check (
+                   (int) cudaMemcpyAsync (device, host, size, cudaMemcpyHostToDevice, w->stream),
+                   failed, error) ||
+               lychee_cuda_check (lychee_cuda_assign (&assign, w->stream), failed, error) ||
+               lychee_cuda_check (lychee_cuda_leaf_sums (&assign, w->stream), failed, error) ||
+               lychee_cuda_check ((int) cudaMemcpyAsync (w->placed_host.data, w->placed.data,
+                                      placed_size, cudaMemcpyDeviceToHost, w->stream),
+                   failed, error);
   int finished = (int) cudaStreamSynchronize (w->stream);
-  if (status || lychee_cuda_check (finished, "the CUDA device failed", error))
+  if (status || lychee_cuda_check (finished, failed, error))
     return error->status;
-  counted = get<unsigned long long> (w->counters_host);
-  result->nodes_scored = counted[0];
-  result->rows_read = counted[1];
-  result->rows_estimated = counted[2];
-  result->rows = get<uint16_t> (w->rows_host);
-  result->logits = pass->output == LYCHEE_CUDA_OUTPUT_NONE ? nullptr : get<float> (w->logits_host);
-  if (audited)
-    finish_audit (w, result);
+  places->places = lychee_cuda_get<LycheeCudaPlace> (w->placed_host);
+  places->sums = reinterpret_cast<float *> (lychee_cuda_get<char> (w->placed_host) + places_size);
   return 0;
 }

@@ -89,6 +89,7 @@ enum { WHOLE, SEARCH, READ, REST, MERGE, UPKEEP, ATTENTION, REMAINDER, N_PARTS }
 typedef struct {
   guint depth;
   gboolean sparse;
+  gboolean bound; /* measure what loading alone takes, too */
   guint budget;
   guint n_tokens;
   double bandwidth;
@@ -121,12 +122,12 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
 {
   const guint n = run_what->n_tokens, depth = run_what->depth;
   g_autoptr (LycheeForward) forward = lychee_forward_new (model, executor);
-  g_autoptr (LycheeCache) cache = bench_new_cache (model, depth + n + WARM_UP);
+  g_autoptr (LycheeCache) cache = bench_new_cache (model, depth + 2 * (n + WARM_UP));
   LycheeAttention *attention = lychee_forward_get_attention (forward);
   LycheeAttentionOptions options = {
     .sparse = run_what->sparse, .budget = run_what->budget, .rest = TRUE
   };
-  double *times[N_PARTS], ms[N_PARTS], sum = 0, bytes, floor_ms;
+  double *times[N_PARTS], ms[N_PARTS], sum = 0, bytes, floor_ms, loads = 0;
   guint n_threads = lychee_executor_get_n_threads (executor);
   guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
   LycheeAttentionStats stats, total = { 0 };
@@ -156,6 +157,8 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
     ms[i] = median (times[i], n);
     g_free (times[i]);
   }
+  if (run_what->bound && total.sparse > 0)
+    loads = bench_bound (model, forward, cache, &options, n) / n_threads;
 
   bytes =
       total.sparse > 0 ? (double) total.rows_read / n : (double) rows_per_token * (depth + n / 2);
@@ -167,17 +170,20 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
             "\"median_ms\": %.3f, \"tokens_per_second\": %.2f, \"search_ms\": %.3f, "
             "\"read_ms\": %.3f, \"rest_ms\": %.3f, \"merge_ms\": %.3f, \"upkeep_ms\": %.3f, "
             "\"remainder_ms\": %.3f, \"bytes_read\": %.0f, \"bandwidth\": %.3g, "
-            "\"attention_over_bandwidth\": %.2f, \"dense_fallbacks\": %" G_GUINT64_FORMAT
+            "\"attention_over_bandwidth\": %.2f, \"loads_ms\": %.3f, \"dense_fallbacks\": "
+            "%" G_GUINT64_FORMAT
             ", \"tokens\": %u, \"threads\": %u, \"cache\": \"real keys repeated with noise\"}\n",
         depth, total.sparse > 0 ? "sparse" : "dense", run_what->sparse ? run_what->budget : 0,
         sum / n, ms[WHOLE], 1e3 * n / sum, ms[SEARCH], ms[READ], ms[REST], ms[MERGE], ms[UPKEEP],
-        ms[REMAINDER], bytes, run_what->bandwidth, ms[ATTENTION] / floor_ms, total.dense_fallback,
-        n, n_threads);
+        ms[REMAINDER], bytes, run_what->bandwidth, ms[ATTENTION] / floor_ms, loads,
+        total.dense_fallback, n, n_threads);
   else
     printf ("%7u  %-6s %8.2f %8.2f %8.1f | %7.2f %7.2f %7.2f %7.2f %8.2f | %7.2f %6.2f\n", depth,
         total.sparse > 0 ? "sparse" : "dense", sum / n, ms[WHOLE], 1e3 * n / sum, ms[SEARCH],
         ms[READ], ms[REST] + ms[MERGE], ms[UPKEEP], ms[REMAINDER], bytes / 1e6,
         ms[ATTENTION] / floor_ms);
+  if (loads > 0 && !bench->json)
+    printf ("%7u  loading the same rows, with no arithmetic: %.2f ms\n", depth, loads);
   fflush (stdout);
 }
 
@@ -187,8 +193,12 @@ bench_decode (int argc, char **argv)
   Bench bench = { 0 };
   char *list = NULL, *modes = NULL;
   gint n_tokens = 32, budget = LYCHEE_DEFAULT_BUDGET;
+  gboolean bound = FALSE;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
+    { "bound", 0, 0, G_OPTION_ARG_NONE, &bound,
+        "also load what sparse attention reads, and compute nothing: what memory alone takes",
+        NULL },
     { "attention", 'a', 0, G_OPTION_ARG_STRING, &modes, "dense, sparse or both (default dense)",
         "MODE" },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
@@ -213,6 +223,7 @@ bench_decode (int argc, char **argv)
   model = bench_load (&bench);
   executor = lychee_executor_get (bench.threads);
   decode = (Decode){
+    .bound = bound,
     .budget = MAX (budget, 0),
     .n_tokens = CLAMP (n_tokens, 1, 100000),
     .bandwidth = measure_bandwidth (lychee_executor_get_n_threads (executor)),

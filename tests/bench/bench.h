@@ -36,6 +36,11 @@ void bench_enable_index (LycheeModel *model, LycheeCache *cache);
  * repeated with noise. For timing only. */
 void bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth);
 
+/* Milliseconds a token, of all threads together, that loading what sparse attention would read from
+ * an indexed @cache takes: the median over @n_tokens, which are appended. */
+double bench_bound (LycheeModel *model, LycheeForward *forward, LycheeCache *cache,
+    const LycheeAttentionOptions *options, guint n_tokens);
+
 /* The chunks of a text (transfer full); its ids are appended to @ids. */
 GPtrArray *bench_chunk (LycheeTokenizer *tokenizer, LycheeChunker *chunker, const char *text,
     gsize length, GArray *ids);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+/* A worker, as the files know it that do its work: its memory and what goes to and fro
+ * (lychee-cuda-worker.cu), and passes (lychee-cuda-pass.cu). */
+
+#include "lychee-cuda-private.h"
+
+#define LYCHEE_CUDA_N_GRAPHS 4
+
+/* Memory that grows to what passes need. */
+struct LycheeCudaBuffer {
+  void *data = nullptr;
+  size_t size = 0;
+  bool host = false;
+};
+
+/* What attention of a pass is like: also what tells one graph from another. */
+struct LycheeCudaPlan {
+  int n_tokens, output;
+  int sparse, sinks, budget, rest;
+  float beam;
+  int block_tokens, max_nodes, max_leaves;
+  int n_splits, n_window_splits, n_sparse_splits, n_rest_splits;
+  int n_pages;         /* room in the table */
+  int n_history;       /* and in what was chosen before */
+  unsigned generation; /* of the worker's memory */
+};
+
+struct LycheeCudaGraph {
+  LycheeCudaPlan plan;
+  cudaGraphExec_t exec;
+  unsigned long long last_used;
+};
+
+struct LycheeCudaWorker {
+  LycheeCudaModel *model;
+  cudaStream_t stream, uploads;
+  cublasHandle_t blas;
+  unsigned generation;
+  unsigned long long n_runs;
+  LycheeCudaGraph graphs[LYCHEE_CUDA_N_GRAPHS];
+  /* Of the pass, on the device: */
+  LycheeCudaBuffer control; /* what the host says: see Control */
+  LycheeCudaBuffer x, normed, qkv, q, attended, gate_up, activated, y;
+  LycheeCudaBuffer turns[2], rows, logits, counters;
+  LycheeCudaBuffer m, l, o, workspace;
+  LycheeCudaBuffer selection, selected, z, weight, most, count, opened, leaf_weight, leaf_rank,
+      leaf_node, leaf_count, leaf_read, density;
+  LycheeCudaBuffer audit, audit_mass;
+  /* And pinned, on the host: */
+  LycheeCudaBuffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
+  LycheeCudaBuffer upload, pieces;
+  /* Of sampling, the last two of them on the host and on the device: */
+  LycheeCudaBuffer table, penalised, tile_max, masses, counts, members, chosen, chosen_host;
+  LycheeCudaBuffer upkeep, placed, upkeep_host, placed_host;
+  /* Where things are in the control block: */
+  size_t sampling_at, ids_at, frequency_at, heads_at, history_at, pages_at, control_size;
+  int n_pages, n_history;
+};
+
+/* Sees to it that @buffer has @size bytes. What was in it is lost when it grows. */
+int lychee_cuda_need (LycheeCudaWorker *worker, LycheeCudaBuffer *buffer, size_t size, bool host,
+    LycheeCudaError *error);
+/* The memory that depends on the number of tokens only. */
+int lychee_cuda_need_tokens (LycheeCudaWorker *worker, int n_tokens, LycheeCudaError *error);
+
+template <typename T>
+static inline T *
+lychee_cuda_get (const LycheeCudaBuffer &buffer)
+{
+  return static_cast<T *> (buffer.data);
+}
