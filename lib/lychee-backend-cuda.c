@@ -150,7 +150,7 @@ cuda_new_worker (LycheeBackend *backend, GError **error)
   w->worker = on_device;
   w->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim, 1);
   lychee_attention_set_layers (
-      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale);
+      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale, 0);
   w->upkeep.attention = w->attention;
   w->upkeep.n_layers = hp->n_layers;
   w->upkeep.done = g_new0 (guint, hp->n_layers);
@@ -429,6 +429,12 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   if (granularity != LYCHEE_GRANULARITY_TOKEN) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
+    return NULL;
+  }
+  if (lychee_model_get_hparams (model)->attention_cap > 0) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no attention that caps its logits, as this model's does: set backend "
+        "to cpu");
     return NULL;
   }
   weights = lychee_cuda_weights_get (cuda, model, error);

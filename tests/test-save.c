@@ -155,6 +155,33 @@ test_round (gconstpointer data)
   }
 }
 
+/* Whatever chat template it was read with, a session is loaded with that. */
+static void
+test_templates (void)
+{
+  g_autoptr (GEnumClass) formats = g_type_class_ref (LYCHEE_TYPE_CHAT_FORMAT);
+
+  for (guint i = 0; i < formats->n_values; i++) {
+    LycheeChatFormat format = formats->values[i].value, loaded_format;
+    g_autoptr (LycheeSession) session =
+        g_object_new (LYCHEE_TYPE_SESSION, "model", model, "template", format, NULL);
+    g_autoptr (LycheeSession) loaded = lychee_session_new (model);
+    g_autofree char *path = NULL;
+    g_autoptr (GError) error = NULL;
+
+    if (format == LYCHEE_CHAT_FORMAT_UNKNOWN)
+      continue;
+    read_chunks (session, 0, 2);
+    path = save (session);
+    lychee_session_load (loaded, path, NULL, &error);
+    if (error)
+      g_error ("%s: %s", formats->values[i].value_nick, error->message);
+    g_object_get (loaded, "template", &loaded_format, NULL);
+    g_assert_cmpint (loaded_format, ==, format);
+    assert_same (session, loaded);
+  }
+}
+
 static void
 assert_refused (LycheeSession *session, const char *path, const char *why)
 {
@@ -458,6 +485,7 @@ main (int argc, char **argv)
       "/save/round/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_round);
   g_test_add_data_func (
       "/save/round/chunk", GUINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK), test_round);
+  g_test_add_func ("/save/templates", test_templates);
   g_test_add_func ("/save/mutated", test_mutated);
   g_test_add_data_func (
       "/save/hostile/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_hostile);
