@@ -645,9 +645,11 @@ test_interval (void)
       READ "! lycheedecoder name=d model=MODEL prompt=\"All?\" summary-prompt=\"New?\" "
            "max-tokens=5 interval=10000000000",
       TEST_TEXT_CAPS);
-  test_chain_say_much (&chain, 0, 25);
-  for (guint i = 0; i < 2; i++)
+  /* The second would make one with the first if that had not begun. */
+  for (guint i = 0; i < 2; i++) {
+    test_chain_say_much (&chain, 13 * i, 13);
     gst_message_unref (wait_answer (&chain, NULL, NULL));
+  }
   /* Nothing is said for a while: one summary of what there was, and then an honest nothing. */
   settle (&chain, 61);
   gst_message_unref (wait_answer (&chain, NULL, NULL));
