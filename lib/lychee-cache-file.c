@@ -12,7 +12,7 @@ lychee_cache_save (
 {
   guint length = lychee_cache_get_length (cache), heads = cache->n_layers * cache->n_kv_heads;
   gsize row = cache->head_dim * sizeof (guint16);
-  g_autofree guint16 *last = NULL;
+  g_autofree guint16 *packed = NULL; /* the last page, which may not be full: its rows alone */
 
   for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++) {
     guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
@@ -24,15 +24,14 @@ lychee_cache_save (
       continue;
     data = cache->pages[at]->data;
     if (n < LYCHEE_CACHE_PAGE_TOKENS) {
-      /* What is behind the last row was never written. */
-      last = g_malloc0 (lychee_cache_page_size (cache));
+      packed = g_malloc (n * lychee_cache_get_token_bytes (cache));
       for (guint i = 0; i < heads * 2; i++)
-        memcpy (last + i * lychee_cache_head_size (cache),
-            data + i * lychee_cache_head_size (cache), n * row);
-      data = last;
+        memcpy (
+            (guint8 *) packed + i * n * row, data + i * lychee_cache_head_size (cache), n * row);
+      data = packed;
     }
     lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_PAGE, at);
-    if (!lychee_file_writer_write (writer, data, lychee_cache_page_size (cache), error) ||
+    if (!lychee_file_writer_write (writer, data, n * lychee_cache_get_token_bytes (cache), error) ||
         !lychee_file_writer_end (writer, error))
       return FALSE;
   }
@@ -57,6 +56,27 @@ set_damaged (GError **error)
   g_set_error_literal (error, LYCHEE_FILE_ERROR, LYCHEE_FILE_ERROR_DAMAGED,
       "The file cannot be used: what is in it does not fit together");
   return FALSE;
+}
+
+/* (transfer full) (nullable): page @at, whose first @n rows the file has. A full one stays in the
+ * file; the last one, of which the file has no more than these, is written to soon. */
+static LycheeCachePage *
+load_page (LycheeCache *cache, LycheeFile *file, guint at, guint n, GError **error)
+{
+  gsize size, row = cache->head_dim * sizeof (guint16);
+  guint8 *data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
+  LycheeCachePage *page;
+
+  if (!data || size != n * lychee_cache_get_token_bytes (cache)) {
+    set_damaged (error);
+    return NULL;
+  }
+  if (n == LYCHEE_CACHE_PAGE_TOKENS)
+    return lychee_cache_page_new_in_file (cache, file, data, error);
+  page = lychee_cache_page_new (cache, error);
+  for (guint i = 0; page && i < cache->n_layers * cache->n_kv_heads * 2; i++)
+    memcpy (page->data + i * lychee_cache_head_size (cache), data + i * n * row, n * row);
+  return page;
 }
 
 /* Whether every row of an index is one of a page. */
@@ -88,16 +108,12 @@ lychee_cache_load (
   cache->skip = skip;
   for (guint at = 0; at < n_pages; at++) {
     guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
-    gsize size;
-    gpointer data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
     LycheeCachePage *page;
 
     cache->n_pages = at + 1;
-    if (!data && first >= head && end <= head + skip) /* forgotten */
+    if (first >= head && end <= head + skip) /* forgotten */
       continue;
-    if (!data || size != lychee_cache_page_size (cache))
-      return set_damaged (error);
-    page = lychee_cache_page_new_in_file (cache, file, data, error);
+    page = load_page (cache, file, at, MIN (length - first, LYCHEE_CACHE_PAGE_TOKENS), error);
     if (!page)
       return FALSE;
     lychee_cache_put_page (cache, at, page);
