@@ -45,7 +45,7 @@ count_rows (const LycheeCudaWeigh &p, int job, const LycheeCudaStep &step)
 
 template <int D>
 __global__ void
-__launch_bounds__ (THREADS) weigh_kernel (LycheeCudaWeigh p)
+__launch_bounds__ (THREADS, 1) weigh_kernel (LycheeCudaWeigh p)
 {
   LYCHEE_SHARED (float, q, QUERIES *D);
   LYCHEE_SHARED (float, log_mass, QUERIES);
