@@ -4,13 +4,25 @@
 
 #include <string.h>
 
-/* Sources: the models' published configurations and papers (Qwen 2 and 3, Gemma 3's report,
- * Phi-3's, Granite 3's), and the keys and tensor names by which llama.cpp writes them into GGUF.
- * Gemma's norms have their "1 +" in the file, and Gemma 27B is the one that is "wide". */
+/* Sources: the models' published configurations and papers (Qwen 2 and 3, Gemma 2's and
+ * 3's reports, Phi-3's, Granite 3's), and the keys and tensor names by which llama.cpp writes them
+ * into GGUF. Gemma's norms have their "1 +" in the file, and Gemma 27B is the one that is "wide".
+ */
 static const LycheeArchitecture architectures[] = {
   { .name = "llama", .known_as = "llama 1 to 3, mistral, SmolLM" },
   { .name = "qwen2", .known_as = "Qwen 2, 2.5", .rope_halves = TRUE },
   { .name = "qwen3", .known_as = "Qwen 3", .rope_halves = TRUE, .qk_norm = TRUE },
+  { .name = "gemma2",
+      .known_as = "Gemma 2",
+      .activation = LYCHEE_ACTIVATION_GELU,
+      .rope_halves = TRUE,
+      .post_norm = TRUE,
+      .embedding_sqrt = TRUE,
+      .window_period = 2,
+      .window = 4096,
+      .attention_cap = 50,
+      .logit_cap = 30,
+      .wide_layers = 46 },
   { .name = "gemma3",
       .known_as = "Gemma 3",
       .activation = LYCHEE_ACTIVATION_GELU,

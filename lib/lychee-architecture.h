@@ -28,6 +28,9 @@ typedef struct {
   guint window_period;
   guint window;
   float local_rope_base; /* of layers with a window, unscaled; 0: as the others */
+  /* cap tanh (z / cap) of the logits of attention and of the vocabulary, where the file does not
+   * say otherwise; 0: none */
+  float attention_cap, logit_cap;
   /* Models of so many layers scale q.k by 1 / sqrt (n_embd / n_heads); 0: none does. */
   guint wide_layers;
 } LycheeArchitecture;

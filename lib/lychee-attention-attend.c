@@ -164,7 +164,8 @@ get_block (LycheeAttention *a, guint layer, guint job, guint thread, Block *b)
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
   b->first_position = a->place + b->first_token;
-  b->queries = (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL };
+  b->queries =
+      (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL, .cap = a->cap };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
 

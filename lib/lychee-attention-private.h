@@ -56,6 +56,7 @@ struct _LycheeAttention {
   guint group; /* query heads that share a KV head */
   guint head_dim;
   float scale;
+  float cap;       /* 0: none */
   gboolean *local; /* [n_layers] */
   guint window;    /* keys that a local layer's token sees, its own included */
   guint *global;   /* [n_global] the layers that are not local, ascending */

@@ -19,7 +19,8 @@ weigh_keys (const LycheeAttentionWeights *w, const LycheeQueries *queries, guint
   lychee_cpu_kernels_get ()->dot_rows (keys, n, queries->q, n_queries, queries->head_dim, dots);
   for (guint i = 0; i < n; i++)
     for (guint j = 0; j < n_queries; j++) {
-      float z = queries->scale * dots[i * n_queries + j] - softmax->m[j];
+      float logit = queries->scale * dots[i * n_queries + j];
+      float z = (queries->cap > 0 ? lychee_cap_logit (logit, queries->cap) : logit) - softmax->m[j];
 
       if (z > LEAST_LOGIT)
         sum[(gsize) (j % group) * w->n_bins + bins[i]] += expf (z) / softmax->l[j];

@@ -31,16 +31,18 @@ lychee_attention_new (
   a->next_upkeep = g_new0 (gint, n_layers);
   a->local = g_new0 (gboolean, n_layers);
   a->global = g_new (guint, n_layers);
-  lychee_attention_set_layers (a, NULL, 0, 0);
+  lychee_attention_set_layers (a, NULL, 0, 0, 0);
   a->item_ends = g_array_new (FALSE, FALSE, sizeof (guint));
   g_mutex_init (&a->error_lock);
   return a;
 }
 
 void
-lychee_attention_set_layers (LycheeAttention *a, const gboolean *local, guint window, float scale)
+lychee_attention_set_layers (
+    LycheeAttention *a, const gboolean *local, guint window, float scale, float cap)
 {
   a->scale = scale > 0 ? scale : 1.0f / sqrtf (a->head_dim);
+  a->cap = cap;
   a->window = window;
   a->n_global = 0;
   for (guint i = 0; i < a->n_layers; i++) {

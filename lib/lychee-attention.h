@@ -53,9 +53,9 @@ void lychee_attention_free (LycheeAttention *attention);
 
 /* What the model's layers are like. @local: (nullable): [n_layers], those whose tokens see only the
  * last @window ones, their own included; they have no index. @scale: of q.k, 0 = 1 / sqrt
- * (head_dim). */
+ * (head_dim). @cap: of the logits, see LycheeQueries. */
 void lychee_attention_set_layers (
-    LycheeAttention *attention, const gboolean *local, guint window, float scale);
+    LycheeAttention *attention, const gboolean *local, guint window, float scale, float cap);
 
 void lychee_attention_set_options (
     LycheeAttention *attention, const LycheeAttentionOptions *options);

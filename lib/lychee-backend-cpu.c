@@ -98,6 +98,7 @@ lychee_backend_new_cpu (LycheeModel *model, guint threads)
   cpu->parent.klass = &cpu_class;
   g_atomic_ref_count_init (&cpu->parent.refs);
   cpu->model = g_object_ref (model);
+  cpu->parent.n_vocab = lychee_model_get_n_vocab (model);
   cpu->executor = lychee_executor_get (threads);
   cpu->parent.name =
       g_strdup_printf ("CPU (%u threads)", lychee_executor_get_n_threads (cpu->executor));

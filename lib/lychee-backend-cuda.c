@@ -7,6 +7,7 @@
 #include "lychee-cuda-weights.h"
 #include "lychee-executor.h"
 #include "lychee-index-private.h"
+#include "lychee-sampler-private.h"
 
 #include <string.h>
 
@@ -142,7 +143,8 @@ cuda_new_worker (LycheeBackend *backend, GError **error)
   LycheeCudaWorker *on_device;
   CudaWorker *w;
 
-  if (b->cuda->api->worker_new (b->weights, &on_device, &local) != 0) {
+  if (b->cuda->api->worker_new (b->weights,
+          (const unsigned long long *) lychee_sampler_get_weights (), &on_device, &local) != 0) {
     lychee_cuda_set_error (error, &local, "Nothing can be computed on the CUDA device");
     return NULL;
   }
@@ -150,7 +152,7 @@ cuda_new_worker (LycheeBackend *backend, GError **error)
   w->worker = on_device;
   w->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim, 1);
   lychee_attention_set_layers (
-      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale);
+      w->attention, lychee_model_get_local_layers (b->model), hp->window, hp->attention_scale, 0);
   w->upkeep.attention = w->attention;
   w->upkeep.n_layers = hp->n_layers;
   w->upkeep.done = g_new0 (guint, hp->n_layers);
@@ -352,30 +354,20 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
   return lychee_attention_finish (w->attention, ok ? error : NULL) && ok;
 }
 
+/* A pass whose output @pass says. */
 static gboolean
-cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
-    const float **logits, GCancellable *cancellable, GError **error)
+run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaResult *result,
+    GCancellable *cancellable, GError **error)
 {
-  CudaWorker *w = (CudaWorker *) worker;
   CudaBackend *b = get_backend (w);
   gint32 n_vocab = lychee_model_get_n_vocab (b->model);
-  LycheeCudaResult result;
-  LycheeCudaPass pass = {
-    .ids = ids,
-    .n_tokens = n,
-    .first = lychee_cache_get_length (cache),
-    .origin = lychee_cache_get_origin (cache),
-    .output = output == LYCHEE_OUTPUT_NONE   ? LYCHEE_CUDA_OUTPUT_NONE
-              : output == LYCHEE_OUTPUT_LAST ? LYCHEE_CUDA_OUTPUT_LAST
-                                             : LYCHEE_CUDA_OUTPUT_ALL,
-  };
-  guint head, skip;
+  guint head, skip, n = pass->n_tokens;
   gboolean ok;
 
   for (guint i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= n_vocab) {
+    if (pass->ids[i] < 0 || pass->ids[i] >= n_vocab) {
       g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_INVALID,
-          "Token id %d is not in the model's vocabulary of %d", ids[i], n_vocab);
+          "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
@@ -390,22 +382,68 @@ cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, 
     return FALSE;
   w->cache = cache;
   lychee_cache_get_hole (cache, &head, &skip);
-  pass.head = head;
-  pass.skip = skip;
-  pass.pages = w->pages->pdata;
-  pass.n_pages = w->pages->len;
-  prepare_rope (w, &pass);
+  pass->first = lychee_cache_get_length (cache);
+  pass->origin = lychee_cache_get_origin (cache);
+  pass->head = head;
+  pass->skip = skip;
+  pass->pages = w->pages->pdata;
+  pass->n_pages = w->pages->len;
+  prepare_rope (w, pass);
   lychee_cache_lock_index (cache);
-  ok = run_locked (w, &pass, &result, error);
+  ok = run_locked (w, pass, result, error);
   lychee_cache_unlock_index (cache);
   w->cache = NULL;
   if (!ok || g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  count (w, &result);
-  lychee_cuda_mirror_store (b->cuda, cache, result.rows, n);
+  count (w, result);
+  lychee_cuda_mirror_store (b->cuda, cache, result->rows, n);
   lychee_cache_commit (cache, n);
+  return TRUE;
+}
+
+static gboolean
+cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
+    const float **logits, GCancellable *cancellable, GError **error)
+{
+  LycheeCudaResult result;
+  LycheeCudaPass pass = {
+    .ids = ids,
+    .n_tokens = n,
+    .output = output == LYCHEE_OUTPUT_NONE   ? LYCHEE_CUDA_OUTPUT_NONE
+              : output == LYCHEE_OUTPUT_LAST ? LYCHEE_CUDA_OUTPUT_LAST
+                                             : LYCHEE_CUDA_OUTPUT_ALL,
+  };
+
+  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
+    return FALSE;
   if (logits)
     *logits = result.logits;
+  return TRUE;
+}
+
+static gboolean
+cuda_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error)
+{
+  LycheeCudaSampling sampling;
+  LycheeCudaResult result;
+  LycheeSampling s;
+  LycheeCudaPass pass = {
+    .ids = ids,
+    .n_tokens = n,
+    .output = LYCHEE_CUDA_OUTPUT_CHOSEN,
+    .sampling = &sampling,
+  };
+
+  lychee_sampler_describe (sampler, &s);
+  sampling = (LycheeCudaSampling){ s.greedy, s.scale, s.penalty, s.n_history, s.top_k, s.top_p,
+    s.min_weight, s.random };
+  pass.history = s.history;
+  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
+    return FALSE;
+  *id = result.chosen;
+  if (*id >= 0)
+    lychee_sampler_accept (sampler, *id);
   return TRUE;
 }
 
@@ -418,6 +456,7 @@ static const LycheeBackendClass cuda_class = {
   .set_options = cuda_set_options,
   .take_stats = cuda_take_stats,
   .run = cuda_run,
+  .run_choosing = cuda_run_choosing,
 };
 
 LycheeBackend *
@@ -437,6 +476,12 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
         "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
     return NULL;
   }
+  if (lychee_model_get_hparams (model)->attention_cap > 0) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no attention that caps its logits, as this model's does: set backend "
+        "to cpu");
+    return NULL;
+  }
   weights = lychee_cuda_weights_get (cuda, model, error);
   if (!weights)
     return NULL;
@@ -446,6 +491,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   g_atomic_ref_count_init (&b->parent.refs);
   b->parent.name = g_strdup (cuda->api->get_name (cuda->device));
   b->model = g_object_ref (model);
+  b->parent.n_vocab = lychee_model_get_n_vocab (model);
   b->weights = weights;
   b->n_threads = lychee_executor_get_n_threads (executor);
   b->cuda = g_steal_pointer (&cuda);

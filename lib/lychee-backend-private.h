@@ -18,6 +18,9 @@ typedef struct {
   void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
   gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+  /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
+  gboolean (*run_choosing) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+      LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
 } LycheeBackendClass;
 
 struct _LycheeBackend {
@@ -25,6 +28,7 @@ struct _LycheeBackend {
   gatomicrefcount refs;
   char *name;
   char *note;
+  guint n_vocab;
 };
 
 struct _LycheeWorker {

@@ -121,3 +121,20 @@ lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, 
 
   return worker->backend->klass->run (worker, cache, ids, n, output, logits, cancellable, error);
 }
+
+gboolean
+lychee_worker_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error)
+{
+  const LycheeBackendClass *klass = worker->backend->klass;
+  const float *logits;
+
+  g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
+
+  if (klass->run_choosing)
+    return klass->run_choosing (worker, cache, ids, n, sampler, id, cancellable, error);
+  if (!klass->run (worker, cache, ids, n, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
+    return FALSE;
+  *id = lychee_sampler_sample (sampler, logits, worker->backend->n_vocab);
+  return TRUE;
+}

@@ -8,6 +8,7 @@
 #include "lychee-enums.h"
 #include "lychee-forward.h"
 #include "lychee-model.h"
+#include "lychee-sampler.h"
 
 G_BEGIN_DECLS
 
@@ -50,6 +51,11 @@ gboolean lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionW
  * commits them: see lychee_forward_run (), with LYCHEE_BACKEND_ERROR besides. */
 gboolean lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+
+/* The same, and chooses the token that follows the last one: where the logits are, so that they
+ * need not leave a device. @id: (out): what lychee_sampler_sample () gives for them. */
+gboolean lychee_worker_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids,
+    guint n, LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeBackend, lychee_backend_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeWorker, lychee_worker_free)

@@ -8,25 +8,31 @@
 
 static const guint32 page_sections[] = { LYCHEE_CACHE_FILE_PAGE, LYCHEE_CACHE_FILE_LOCAL };
 
-/* The first @n rows of a page; what is behind the last row was never written. */
+/* Bytes of @n rows of all of a page's parts, and how many parts there are. */
+static gsize
+rows_size (LycheeCache *cache, guint kind, guint n, guint *n_parts)
+{
+  *n_parts = cache->n_of_kind[kind] * cache->n_kv_heads * 2;
+  return (gsize) *n_parts * n * cache->head_dim * sizeof (guint16);
+}
+
+/* The first @n rows of a page: of the last one, which may not be full, its rows alone. */
 static gboolean
 save_page (
     LycheeCache *cache, guint kind, guint at, guint n, LycheeFileWriter *writer, GError **error)
 {
-  gsize size = lychee_cache_page_size (cache, kind), row = cache->head_dim * sizeof (guint16);
-  guint parts = cache->n_of_kind[kind] * cache->n_kv_heads * 2;
+  guint n_parts;
+  gsize size = rows_size (cache, kind, n, &n_parts), part = n_parts > 0 ? size / n_parts : 0;
   const guint16 *data = cache->pages[kind][at]->data;
-  g_autofree guint16 *part = NULL;
+  g_autofree guint8 *packed = NULL;
 
   if (n < LYCHEE_CACHE_PAGE_TOKENS) {
-    part = g_malloc0 (size);
-    for (guint i = 0; i < parts; i++)
-      memcpy (part + i * lychee_cache_head_size (cache), data + i * lychee_cache_head_size (cache),
-          n * row);
-    data = part;
+    packed = g_malloc (size);
+    for (guint i = 0; i < n_parts; i++)
+      memcpy (packed + i * part, data + i * lychee_cache_head_size (cache), part);
   }
   lychee_file_writer_begin (writer, page_sections[kind], at);
-  return lychee_file_writer_write (writer, data, size, error) &&
+  return lychee_file_writer_write (writer, packed ? (gconstpointer) packed : data, size, error) &&
          lychee_file_writer_end (writer, error);
 }
 
@@ -98,28 +104,33 @@ is_possible (LycheeCache *cache, const LycheeCacheExtent *e)
              (e->skip == 0 || e->local_begin <= e->head || e->local_begin >= e->head + e->skip));
 }
 
-/* Page @at, where rows of it are held. */
+/* Page @at, where rows of it are held: the file has its first @n. A full one stays in the file; the
+ * last one, of which the file has no more than these, is written to soon. */
 static gboolean
-load_page (LycheeCache *cache, LycheeFile *file, guint kind, guint at, GError **error)
+load_page (LycheeCache *cache, LycheeFile *file, guint kind, guint at, guint n, GError **error)
 {
-  guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
-  gsize size;
-  gpointer data = lychee_file_get (file, page_sections[kind], at, &size);
+  guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS, n_parts;
+  gsize wanted = rows_size (cache, kind, n, &n_parts), part = n_parts > 0 ? wanted / n_parts : 0;
+  gsize size = 0;
+  guint8 *data = NULL;
   LycheeCachePage *page;
 
-  if (cache->n_of_kind[kind] == 0) {
-    data = NULL;
-    size = 0;
-  } else if (kind == 1 && end <= cache->local_begin) {
-    return TRUE; /* let go */
-  } else if (!data && first >= cache->head && end <= cache->head + cache->skip) {
-    return TRUE; /* forgotten */
-  } else if (!data || size != lychee_cache_page_size (cache, kind)) {
+  if (first >= cache->head && end <= cache->head + cache->skip) /* forgotten */
+    return TRUE;
+  if (kind == 1 && end <= cache->local_begin) /* let go */
+    return TRUE;
+  if (n_parts > 0)
+    data = lychee_file_get (file, page_sections[kind], at, &size);
+  if (size != wanted || (!data && n_parts > 0))
     return set_damaged (error);
-  }
-  page = lychee_cache_page_new_in_file (cache, kind, file, data, error);
+  if (n == LYCHEE_CACHE_PAGE_TOKENS)
+    page = lychee_cache_page_new_in_file (cache, kind, file, data, error);
+  else
+    page = lychee_cache_page_new (cache, kind, error);
   if (!page)
     return FALSE;
+  for (guint i = 0; n < LYCHEE_CACHE_PAGE_TOKENS && i < n_parts; i++)
+    memcpy (page->data + i * lychee_cache_head_size (cache), data + i * part, part);
   lychee_cache_put_page (cache, kind, at, page);
   return TRUE;
 }
@@ -142,8 +153,10 @@ lychee_cache_load (
   cache->skip = extent->skip;
   cache->local_begin = extent->local_begin;
   for (guint at = 0; at < n_pages; at++) {
+    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
+
     cache->n_pages = at + 1;
-    if (!load_page (cache, file, 0, at, error) || !load_page (cache, file, 1, at, error))
+    if (!load_page (cache, file, 0, at, n, error) || !load_page (cache, file, 1, at, n, error))
       return FALSE;
   }
   g_atomic_int_set (&cache->length, length);

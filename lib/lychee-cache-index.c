@@ -13,6 +13,7 @@ lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *p
     .granularity = cache->indexing.granularity,
     .head_dim = cache->head_dim,
     .scale = cache->indexing.scale > 0 ? cache->indexing.scale : 1 / sqrtf (cache->head_dim),
+    .cap = cache->indexing.cap,
     .seed = i,
   };
 }

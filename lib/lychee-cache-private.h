@@ -45,6 +45,7 @@ typedef struct {
   guint sinks;
   guint window;
   float scale;           /* of q.k; 0: 1 / sqrt (head_dim) */
+  float cap;             /* cap tanh (scale q.k / cap); 0: none */
   const gboolean *local; /* (nullable): [n_layers], those that have no index; copied */
 } LycheeCacheIndexing;
 

@@ -97,11 +97,28 @@ add_divergence (const float *sum, const float *base, guint n, double factor, dou
   }
 }
 
+typedef struct {
+  double score;
+  guint chunk;
+} Found;
+
+/* Best first; of equals the earlier. */
+static int
+compare_found (gconstpointer a, gconstpointer b)
+{
+  const Found *one = a, *other = b;
+
+  if (one->score != other->score)
+    return one->score > other->score ? -1 : 1;
+  return one->chunk < other->chunk ? -1 : one->chunk > other->chunk;
+}
+
 void
 lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidence)
 {
   guint n_chunks = f->chunks->len;
   g_autofree double *score = g_new0 (double, n_chunks);
+  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
   double all = 0;
 
   for (guint row = 0; row < f->n_rows; row++) {
@@ -112,18 +129,17 @@ lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidenc
     add_divergence (f->sums[LYCHEE_EVIDENCE_ANSWER] + at, base, n_chunks, ANSWER_FACTOR, score);
   }
   for (guint i = 0; i < n_chunks; i++)
-    all += MAX (score[i], 0);
-  for (; n > 0; n--) {
-    guint best = 0;
+    if (score[i] > 0) {
+      g_array_append_val (found, ((Found){ score[i], i }));
+      all += score[i];
+    }
+  g_array_sort (found, compare_found);
+  for (guint i = 0; i < MIN (n, found->len); i++) {
+    const Found *next = &g_array_index (found, Found, i);
 
-    for (guint i = 1; i < n_chunks; i++)
-      if (score[i] > score[best])
-        best = i;
-    if (n_chunks == 0 || !(score[best] > 0))
-      return;
-    g_ptr_array_add (evidence,
-        lychee_evidence_new (f->chunks->pdata[best],
-            g_array_index (f->positions, guint, best) - f->weights.first, score[best] / all));
-    score[best] = 0;
+    g_ptr_array_add (
+        evidence, lychee_evidence_new (f->chunks->pdata[next->chunk],
+                      g_array_index (f->positions, guint, next->chunk) - f->weights.first,
+                      next->score / all));
   }
 }

@@ -72,8 +72,8 @@ lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
   f->executor = lychee_executor_ref (executor);
   f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
       lychee_executor_get_n_threads (executor));
-  lychee_attention_set_layers (
-      f->attention, lychee_model_get_local_layers (model), hp->window, hp->attention_scale);
+  lychee_attention_set_layers (f->attention, lychee_model_get_local_layers (model), hp->window,
+      hp->attention_scale, hp->attention_cap);
   set_context (f, 0);
   f->nodes = g_new (Node, hp->n_layers);
   for (guint i = 0; i < hp->n_layers; i++)

@@ -115,18 +115,11 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (selection);
 }
 
-static inline void
-prefetch (gconstpointer p, gsize size)
-{
-  for (gsize i = 0; i < size; i += 64)
-    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
-}
-
 /* What scoring reads of a branch: from the scales to the codes. */
 static inline void
 prefetch_branch (const LycheeBranch *branch, guint dim)
 {
-  prefetch (branch->scale,
+  lychee_prefetch (branch->scale,
       (gsize) ((const guint8 *) branch->code - (guint8 *) branch->scale) + (gsize) branch->n * dim);
 }
 
@@ -148,6 +141,13 @@ list_branches (Scratch *scratch, const LycheeBranch *branch)
   scratch->n_coarse += branch->n;
 }
 
+/* What a logit that has ln of a count in it becomes where logits are capped. */
+static inline float
+cap_counted (float z, float log_count, float cap)
+{
+  return log_count + lychee_cap_logit (z - log_count, cap);
+}
+
 /* The logits, weights and densities of all coarse nodes. */
 static void
 score_coarse (const LycheeIndex *index, const LycheeQueries *queries, Scratch *scratch)
@@ -156,6 +156,7 @@ score_coarse (const LycheeIndex *index, const LycheeQueries *queries, Scratch *s
   guint n = scratch->n_coarse;
   float *z = need (&scratch->z, (gsize) n * queries->n_queries, sizeof *z);
   float *count = need (&scratch->count, n, sizeof *count);
+  float *weight = need (&scratch->weight, (gsize) n * queries->n_queries, sizeof *z);
 
   prefetch_branch (branches[0].branch, queries->head_dim);
   for (guint i = 0; i < scratch->n_branches; i++) {
@@ -166,10 +167,17 @@ score_coarse (const LycheeIndex *index, const LycheeQueries *queries, Scratch *s
     index->kernels->score_leaves (queries, branch->code, branch->scale, branch->log_count,
         branch->n, z + branches[i].first, n);
     memcpy (count + branches[i].first, branch->count, branch->n * sizeof *count);
+    /* Beside: those of leaves begin with the others. */
+    for (guint h = 0; queries->cap > 0 && h < queries->n_queries; h++)
+      for (guint j = 0; j < branch->n; j++) {
+        gsize at = (gsize) h * n + branches[i].first + j;
+
+        weight[at] = cap_counted (z[at], branch->log_count[j], queries->cap);
+      }
   }
-  index->kernels->weigh_nodes (queries->n_queries, z, n, count, n,
-      need (&scratch->weight, (gsize) n * queries->n_queries, sizeof *z),
-      need (&scratch->most, queries->n_queries, sizeof *z), need (&scratch->density, n, sizeof *z));
+  index->kernels->weigh_nodes (queries->n_queries, queries->cap > 0 ? weight : z, n, count, n,
+      weight, need (&scratch->most, queries->n_queries, sizeof *z),
+      need (&scratch->density, n, sizeof *z));
 }
 
 /* Finds the coarse nodes that were chosen and has them fetched. */
@@ -193,7 +201,7 @@ find_nodes (Scratch *scratch, guint dim, guint n)
     n_rows = (guint) branch->count[child];
     n_leaves = branch->n_leaves[child];
     runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_leaves, n_rows };
-    prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
+    lychee_prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
   }
   scratch->n_opened = n;
 }
@@ -287,6 +295,12 @@ open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *que
   }
   index->kernels->f16_to_f32 (half_scale, scale, n_leaves);
   index->kernels->score_packed (queries, code, scale, n_leaves, leaf_z, stride);
+  for (guint h = 0; queries->cap > 0 && h < n_queries; h++)
+    for (guint leaf = 0; leaf < n_leaves; leaf++) {
+      float *to = leaf_z + (gsize) h * stride + leaf;
+
+      *to = cap_counted (*to, lychee_log_counts[(guint) count[leaf]], queries->cap);
+    }
   index->kernels->weigh_nodes (n_queries, leaf_z, stride, count, n_leaves,
       need (&scratch->leaf_weight, (gsize) stride * n_queries, sizeof *leaf_z),
       need (&scratch->leaf_most, n_queries, sizeof *leaf_z),
@@ -464,8 +478,8 @@ lychee_tree_search (
 {
   Scratch *scratch = selection->scratch;
   guint total = index->end - index->begin, n_chosen;
-  LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale,
-    query->q };
+  LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale, query->q,
+    index->params.cap };
   double open = query->beam > 0 ? (double) query->beam * query->budget
                                 : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * query->budget;
 
@@ -536,7 +550,7 @@ lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query
 
   if (selection->n_rest == 0)
     return;
-  prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
+  lychee_prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
   for (guint first = 0, n_queries; first < query->n_queries; first += n_queries) {
     const float *weight = (const float *) scratch->weight.data + (gsize) first * n;
     float factor[REST_QUERIES], *o = softmax->o + (gsize) first * dim;
@@ -549,7 +563,8 @@ lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query
       const LycheeBranch *branch = branches[i].branch;
 
       if (i + 1 < scratch->n_branches)
-        prefetch (branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
+        lychee_prefetch (
+            branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
       index->kernels->add_values (n_queries, dim, weight + branches[i].first, n, factor,
           branch->value_code, branch->value_scale, branch->n, o);
     }

@@ -42,6 +42,7 @@ typedef struct {
   LycheeGranularity granularity;
   guint head_dim;
   float scale;           /* s: 1 / sqrt (head_dim) as a rule */
+  float cap;             /* logits are cap tanh (s q.k / cap); 0: s q.k as it is */
   guint leaf_capacity;   /* tokens in a leaf, 0 = default */
   guint coarse_capacity; /* tokens under a coarse node, 0 = default */
   guint32 seed;          /* staggers splits: give each head of a model another */

@@ -145,29 +145,27 @@ read_scales (LycheeWeights *w, GError **error)
 {
   LycheeHparams *hp = &w->hparams;
   const LycheeArchitecture *a = w->architecture;
-  float logit_scale = 1, attention_cap = 0;
+  float logit_scale = 1;
   const FloatKey scales[] = {
     { "embedding_scale", &hp->embedding_scale }, { "attention.scale", &hp->attention_scale },
     { "residual_scale", &hp->residual_scale },
     { "logit_scale", &logit_scale }, /* logits are divided by it */
   };
   const FloatKey caps[] = {
-    { "attn_logit_softcapping", &attention_cap },
+    { "attn_logit_softcapping", &hp->attention_cap },
     { "final_logit_softcapping", &hp->logit_cap },
   };
 
   hp->embedding_scale = a->embedding_sqrt ? sqrtf (hp->n_embd) : 1;
   hp->residual_scale = 1;
+  hp->attention_cap = a->attention_cap;
+  hp->logit_cap = a->logit_cap;
   if (a->wide_layers > 0 && hp->n_layers == a->wide_layers)
     hp->attention_scale = 1 / sqrtf ((float) hp->n_embd / hp->n_heads);
   else
     hp->attention_scale = 1 / sqrtf (hp->head_dim);
   if (!get_floats (w, caps, G_N_ELEMENTS (caps), error))
     return FALSE;
-  if (attention_cap > 0)
-    return lychee_model_fail (error, LYCHEE_MODEL_ERROR_UNSUPPORTED,
-        "key “%s.attn_logit_softcapping” is %g: attention that caps its logits is not supported",
-        a->name, attention_cap);
   if (a->multipliers) {
     const LycheeHparams defaults = *hp;
 

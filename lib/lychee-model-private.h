@@ -37,6 +37,7 @@ typedef struct {
   float norm_eps;
   float embedding_scale;
   float attention_scale; /* of q.k */
+  float attention_cap;   /* cap tanh (scale q.k / cap); 0: none */
   float residual_scale;  /* of what attention and feed-forward add */
   float logit_scale;
   float logit_cap; /* cap tanh (logit / cap); 0: none */

@@ -417,6 +417,7 @@ void
 lychee_model_describe_indexing (LycheeModel *model, LycheeCacheIndexing *indexing)
 {
   indexing->scale = model->weights.hparams.attention_scale;
+  indexing->cap = model->weights.hparams.attention_cap;
   indexing->local = model->local;
 }
 

@@ -215,10 +215,12 @@ generate (Asking *a, const float *logits, GError **error)
   Repeats repeats = { ids, { 0 } };
   LycheeAnswer *answer = a->answer;
   GString *text = a->speech.text;
+  gint32 id;
 
+  id = lychee_sampler_sample (a->sampler, logits, n_vocab);
   lychee_worker_set_options (a->worker, &options);
   for (;;) {
-    gint32 id = lychee_sampler_sample (a->sampler, logits, n_vocab);
+    gint32 said = id;
     gsize had = text->len;
 
     if (answer->answer_tokens == 0)
@@ -256,8 +258,8 @@ generate (Asking *a, const float *logits, GError **error)
       lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
     else
       lychee_worker_set_weights (a->worker, NULL);
-    if (!lychee_worker_run (
-            a->worker, a->tail, &id, 1, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error))
+    if (!lychee_worker_run_choosing (
+            a->worker, a->tail, &said, 1, a->sampler, &id, a->cancellable, error))
       return FALSE;
   }
   lychee_decoder_finish (decoder, text);

@@ -180,6 +180,17 @@ typedef struct {
   guint64 left_out, forgotten;
 } Description;
 
+/* Whether @value is one of the enumeration, whatever was added to that. */
+static gboolean
+is_value (GType type, guint value)
+{
+  GEnumClass *enumeration = g_type_class_ref (type);
+  gboolean known = value <= G_MAXINT && g_enum_get_value (enumeration, value) != NULL;
+
+  g_type_class_unref (enumeration);
+  return known;
+}
+
 static gboolean
 parse_description (GVariant *meta, Description *d)
 {
@@ -203,12 +214,14 @@ parse_description (GVariant *meta, Description *d)
                         !g_variant_lookup (meta, "sinks", "u", &d->sinks) ||
                         !g_variant_lookup (meta, "window", "u", &d->window)))
     return FALSE;
-  /* Files that say nothing of it are older, and hold all. */
+  /* Where nothing is said of it, all is held. */
   g_variant_lookup (meta, "limited", "b", &d->limited);
   g_variant_lookup (meta, "local-begin", "u", &d->extent.local_begin);
-  return d->template > LYCHEE_CHAT_FORMAT_UNKNOWN && d->template <= LYCHEE_CHAT_FORMAT_MISTRAL &&
-         d->granularity <= LYCHEE_GRANULARITY_CHUNK && d->sinks <= 65536 && d->window <= 65536 &&
-         d->max_context > 0 && d->max_context <= 1u << 24 && d->extent.length > 0;
+  return is_value (LYCHEE_TYPE_CHAT_FORMAT, d->template) &&
+         d->template != LYCHEE_CHAT_FORMAT_UNKNOWN &&
+         is_value (LYCHEE_TYPE_GRANULARITY, d->granularity) && d->sinks <= 65536 &&
+         d->window <= 65536 && d->max_context > 0 && d->max_context <= 1u << 24 &&
+         d->extent.length > 0;
 }
 
 /* Whether ids are those of the model. */
@@ -247,7 +260,8 @@ load_chunks (LycheeSession *s, LycheeCache *cache, GVariant *chunks)
     gsize n_ids = size / sizeof *ids;
 
     ok = text && size % sizeof *ids == 0 && n_ids > 0 && position >= at && position <= length &&
-         n_ids <= length - position && boundary <= LYCHEE_BOUNDARY_END && check_ids (s, ids, n_ids);
+         n_ids <= length - position && is_value (LYCHEE_TYPE_BOUNDARY, boundary) &&
+         check_ids (s, ids, n_ids);
     if (ok) {
       g_autoptr (LycheeChunk) chunk =
           lychee_chunk_new (ids, n_ids, text, speaker, pts, duration, boundary, (float) drift, n++);

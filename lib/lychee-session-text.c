@@ -2,6 +2,7 @@
 /* Text to chunks: what the elements lycheetokenizer and lycheechunker do in a pipeline. */
 #include "lychee-chunker.h"
 #include "lychee-session-private.h"
+#include "lychee-text-join.h"
 
 #include <string.h>
 
@@ -15,12 +16,11 @@ typedef struct {
 struct _LycheeSessionText {
   LycheeEncoder *encoder;
   LycheeChunker *chunker;
-  GQueue pieces;     /* of Piece: those that tokens may still come of */
-  GByteArray *held;  /* text that tokens may still come of */
-  guint64 held_at;   /* where it begins in all text */
-  guint64 length;    /* of all text */
-  gunichar last;     /* of its characters, or 0 */
-  char *speaker;     /* the last one that was named */
+  GQueue pieces;    /* of Piece: those that tokens may still come of */
+  GByteArray *held; /* text that tokens may still come of */
+  guint64 held_at;  /* where it begins in all text */
+  guint64 length;   /* of all text */
+  LycheeTextJoiner *joiner;
   GArray *tokens;    /* of LycheeToken */
   GPtrArray *chunks; /* settled, and not read yet */
 };
@@ -39,6 +39,7 @@ text_new (LycheeSession *s)
 
   text->encoder = lychee_encoder_new (lychee_model_get_tokenizer (s->model), LYCHEE_TOKENIZER_NONE);
   text->chunker = g_object_new (LYCHEE_TYPE_CHUNKER, NULL);
+  text->joiner = lychee_text_joiner_new ();
   g_queue_init (&text->pieces);
   text->held = g_byte_array_new ();
   text->tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
@@ -53,7 +54,7 @@ lychee_session_text_free (LycheeSessionText *text)
   g_object_unref (text->chunker);
   g_queue_clear_full (&text->pieces, piece_free);
   g_byte_array_unref (text->held);
-  g_free (text->speaker);
+  lychee_text_joiner_free (text->joiner);
   g_array_unref (text->tokens);
   g_ptr_array_unref (text->chunks);
   g_free (text);
@@ -121,25 +122,15 @@ push_text (
     LycheeSessionText *text, const char *bytes, const char *speaker, guint64 start, guint64 end)
 {
   Piece *before = g_queue_peek_tail (&text->pieces), *piece = g_new0 (Piece, 1);
-  gboolean named = speaker && *speaker && g_strcmp0 (speaker, text->speaker) != 0;
+  g_autoptr (GString) labelled = g_string_new (bytes);
+  const char *between = lychee_text_joiner_add (
+      text->joiner, labelled, speaker, start != LYCHEE_TIME_NONE, TRUE, NULL);
 
-  /* What parts it from the text before is of the piece before. */
-  if (text->last != 0 && text->last != '\n' && named)
-    push_bytes (text, "\n", 1);
-  else if (text->last != 0 && start != LYCHEE_TIME_NONE && !g_unichar_isspace (text->last) &&
-           !g_unichar_isspace (g_utf8_get_char (bytes)))
-    push_bytes (text, " ", 1);
+  push_bytes (text, between, strlen (between));
   if (before)
     before->stop = text->length;
-  if (named) {
-    g_free (text->speaker);
-    text->speaker = g_strdup (speaker);
-    push_bytes (text, speaker, strlen (speaker));
-    push_bytes (text, ": ", 2);
-  }
-  push_bytes (text, bytes, strlen (bytes));
-  text->last = g_utf8_get_char (g_utf8_prev_char (bytes + strlen (bytes)));
-  *piece = (Piece){ g_strdup (speaker), start, end, text->length };
+  push_bytes (text, labelled->str, labelled->len);
+  *piece = (Piece){ speaker && *speaker ? g_strdup (speaker) : NULL, start, end, text->length };
   g_queue_push_tail (&text->pieces, piece);
   chunk_tokens (text);
 }
@@ -172,9 +163,10 @@ read_settled (LycheeSession *s, GCancellable *cancellable, GError **error)
  *
  * Reads a piece of the transcript: a word, a line, or all of it.
  *
- * Pieces may be cut anywhere, inside a word too, where they have no times; one with a time is
- * parted from the text before it by a space where neither has white space there. Where the speaker
- * changes, a new line begins with the speaker's name.
+ * Pieces may be cut anywhere, inside a word too, where they have no times. Those with times are
+ * cues and are joined as the element lycheetokenizer joins them: lines and sentences by a new line,
+ * words that come one by one as their script has it. Where the speaker changes, a new line begins
+ * with the speaker's name, unless @text itself begins with it.
  *
  * The last words are held back until what follows shows that they are whole: when nothing follows,
  * call [method@Session.flush]. On an error, what was not read is kept, and the next call begins

@@ -9,6 +9,8 @@
 #define LINE_WORDS 3
 /* And so is a longer one in bytes. */
 #define LINE_BYTES 96
+/* Of a piece, what is kept to join the next one to it. */
+#define KEPT_BYTES 256
 
 /* Whether a piece is so short that words seem to be given one by one. Where words are not spaced,
  * ICU tells them apart. */
@@ -116,4 +118,88 @@ lychee_text_names_speaker (const char *text, gsize length, const char *speaker)
     return length >= n && memcmp (text, speaker, n) == 0;
   return n > 0 && length > n && memcmp (text, speaker, n) == 0 &&
          (text[n] == ':' || (length >= n + 3 && memcmp (text + n, "\uFF1A", 3) == 0));
+}
+
+struct _LycheeTextJoiner {
+  GString *piece;   /* the end of the last one, without a label */
+  char tail[4];     /* the last bytes of the running text: a character may come in four pieces */
+  gsize n_tail;     /* how many they are */
+  char *last_named; /* who speaks, "" for nobody known */
+};
+
+LycheeTextJoiner *
+lychee_text_joiner_new (void)
+{
+  LycheeTextJoiner *joiner = g_new0 (LycheeTextJoiner, 1);
+
+  joiner->piece = g_string_new (NULL);
+  joiner->last_named = g_strdup ("");
+  return joiner;
+}
+
+void
+lychee_text_joiner_free (LycheeTextJoiner *joiner)
+{
+  g_string_free (joiner->piece, TRUE);
+  g_free (joiner->last_named);
+  g_free (joiner);
+}
+
+void
+lychee_text_joiner_reset (LycheeTextJoiner *joiner)
+{
+  g_string_truncate (joiner->piece, 0);
+  joiner->n_tail = 0;
+  g_free (joiner->last_named);
+  joiner->last_named = g_strdup ("");
+}
+
+/* Keeps what the next piece is joined to. */
+static void
+keep_piece (LycheeTextJoiner *joiner, const char *from, gsize length)
+{
+  gsize n = MIN (length, sizeof joiner->tail), had = MIN (joiner->n_tail, sizeof joiner->tail - n);
+
+  memmove (joiner->tail, joiner->tail + joiner->n_tail - had, had);
+  memcpy (joiner->tail + had, from + length - n, n);
+  joiner->n_tail = had + n;
+  while (length > KEPT_BYTES || (length > 0 && (*from & 0xC0) == 0x80)) {
+    from++;
+    length--;
+  }
+  g_string_truncate (joiner->piece, 0);
+  g_string_append_len (joiner->piece, from, length);
+}
+
+const char *
+lychee_text_joiner_add (LycheeTextJoiner *joiner, GString *text, const char *speaker,
+    gboolean timed, gboolean labels, const char *separator)
+{
+  gunichar last = last_character (joiner->tail, joiner->n_tail), first;
+  gboolean turn;
+  const char *between = "";
+  gsize label = 0;
+
+  if (!speaker)
+    speaker = "";
+  turn = !g_str_equal (speaker, joiner->last_named);
+  if (turn) {
+    g_free (joiner->last_named);
+    joiner->last_named = g_strdup (speaker);
+    if (labels && *speaker && !lychee_text_names_speaker (text->str, text->len, speaker)) {
+      g_string_prepend (text, ": ");
+      g_string_prepend (text, speaker);
+      label = strlen (speaker) + 2;
+    }
+  }
+  first = g_utf8_get_char_validated (text->str, text->len);
+  if ((timed || turn) && joiner->n_tail > 0 && last != (gunichar) -2 &&
+      !(last != (gunichar) -1 && g_unichar_isspace (last)) &&
+      !(first < (gunichar) -2 && g_unichar_isspace (first)))
+    between = separator ? separator
+              : turn    ? "\n"
+                        : lychee_text_get_separator (
+                              joiner->piece->str, joiner->piece->len, text->str, text->len);
+  keep_piece (joiner, text->str + label, text->len - label);
+  return between;
 }

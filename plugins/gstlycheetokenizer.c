@@ -50,8 +50,6 @@ GST_DEBUG_CATEGORY_STATIC (lychee_tokenizer_debug);
 #define GST_CAT_DEFAULT lychee_tokenizer_debug
 
 #define DEFAULT_SPEAKER_LABELS TRUE
-/* Of a cue, what is kept to join the next one to it. */
-#define PIECE_BYTES 256
 
 enum {
   PROP_0,
@@ -85,13 +83,10 @@ struct _GstLycheeTokenizer {
   GByteArray *text;   /* running text that no token has been pushed for */
   guint64 text_start; /* place of its first byte in the running text */
   guint64 text_end;
-  GQueue cues;      /* Cue, oldest first; covers text */
-  char *speaker;    /* as events have it */
-  GString *piece;   /* the end of the last cue */
-  char *last_named; /* who the text says speaks */
-  gboolean turn;    /* somebody else speaks now */
+  GQueue cues;   /* Cue, oldest first; covers text */
+  char *speaker; /* as events have it */
+  LycheeTextJoiner *joiner;
   gboolean markup;
-  gboolean after_space; /* the running text is empty or ends in white space */
   gboolean discont;
 };
 
@@ -167,11 +162,10 @@ static void
 gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
 {
   self->speaker_labels = DEFAULT_SPEAKER_LABELS;
-  self->piece = g_string_new (NULL);
+  self->joiner = lychee_text_joiner_new ();
   self->tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
   self->text = g_byte_array_new ();
   g_queue_init (&self->cues);
-  self->after_space = TRUE;
 
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_tokenizer_chain);
@@ -205,12 +199,9 @@ gst_lychee_tokenizer_reset (GstLycheeTokenizer *self)
   g_byte_array_set_size (self->text, 0);
   g_queue_clear_full (&self->cues, cue_free);
   g_clear_pointer (&self->speaker, g_free);
-  g_clear_pointer (&self->last_named, g_free);
-  g_string_truncate (self->piece, 0);
-  self->turn = FALSE;
+  lychee_text_joiner_reset (self->joiner);
   self->text_start = 0;
   self->text_end = 0;
-  self->after_space = TRUE;
   self->discont = TRUE;
 }
 
@@ -222,7 +213,7 @@ gst_lychee_tokenizer_finalize (GObject *object)
   gst_lychee_tokenizer_reset (self);
   g_array_unref (self->tokens);
   g_byte_array_unref (self->text);
-  g_string_free (self->piece, TRUE);
+  lychee_text_joiner_free (self->joiner);
   lychee_model_slot_clear (&self->slot);
   g_free (self->separator);
   G_OBJECT_CLASS (parent_class)->finalize (object);
@@ -417,25 +408,6 @@ text_of_buffer (GstLycheeTokenizer *self, const guint8 *data, gsize size)
   return text;
 }
 
-/* Whether @text begins with white space. */
-static gboolean
-begins_with_space (const GString *text)
-{
-  gunichar c = g_utf8_get_char_validated (text->str, text->len);
-
-  return c < (gunichar) -2 && g_unichar_isspace (c);
-}
-
-/* The last character of the running text, (gunichar) -2 where it is not whole yet. */
-static gunichar
-last_character (const guint8 *text, gsize length)
-{
-  for (gsize n = 1; n <= MIN (length, 4); n++)
-    if ((text[length - n] & 0xc0) != 0x80)
-      return g_utf8_get_char_validated ((const char *) text + length - n, n);
-  return (gunichar) -1;
-}
-
 static void
 append_text (GstLycheeTokenizer *self, const char *text, gsize length)
 {
@@ -444,93 +416,36 @@ append_text (GstLycheeTokenizer *self, const char *text, gsize length)
   lychee_encoder_push (self->encoder, text, length, self->tokens);
 }
 
-/* Puts what belongs there between the text so far and @text, the next cue. */
-static void
-separate_cue (GstLycheeTokenizer *self, const GString *text)
-{
-  Cue *before = g_queue_peek_tail (&self->cues);
-  const char *separator;
-  char *given;
-
-  if (before == NULL || self->after_space || begins_with_space (text) ||
-      last_character (self->text->data, self->text->len) == (gunichar) -2)
-    return;
-
-  GST_OBJECT_LOCK (self);
-  given = g_strdup (self->separator);
-  GST_OBJECT_UNLOCK (self);
-  separator = given != NULL ? given
-              : self->turn  ? "\n"
-                            : lychee_text_get_separator (
-                                  self->piece->str, self->piece->len, text->str, text->len);
-  if (*separator != '\0') {
-    append_text (self, separator, strlen (separator));
-    before->end = self->text_end;
-  }
-  g_free (given);
-}
-
-/* Notes who speaks, "" for nobody known, and says so in front of @text where that is news. Returns
- * the bytes that were put there. */
-static gsize
-note_speaker (GstLycheeTokenizer *self, const char *speaker, GString *text)
-{
-  gboolean labels;
-
-  if (self->last_named == NULL)
-    self->last_named = g_strdup ("");
-  if (g_str_equal (speaker, self->last_named))
-    return 0;
-  self->turn = TRUE;
-  g_free (self->last_named);
-  self->last_named = g_strdup (speaker);
-
-  GST_OBJECT_LOCK (self);
-  labels = self->speaker_labels;
-  GST_OBJECT_UNLOCK (self);
-  if (!labels || *speaker == '\0' || lychee_text_names_speaker (text->str, text->len, speaker))
-    return 0;
-  g_string_prepend (text, ": ");
-  g_string_prepend (text, speaker);
-  return strlen (speaker) + 2;
-}
-
-static void
-keep_piece (GstLycheeTokenizer *self, const char *from, gsize length)
-{
-  while (length > PIECE_BYTES || (length > 0 && (*from & 0xc0) == 0x80)) {
-    from++;
-    length--;
-  }
-  g_string_truncate (self->piece, 0);
-  g_string_append_len (self->piece, from, length);
-}
-
 /* Takes @text as a cue, which is joined to the ones before it if it has a time of its own. */
 static void
 append_cue (GstLycheeTokenizer *self, GstBuffer *buffer, GString *text)
 {
   LycheeTextMeta *meta = lychee_buffer_get_text_meta (buffer);
   const char *speaker = meta != NULL && meta->speaker != NULL ? meta->speaker : self->speaker;
-  gsize label = note_speaker (self, speaker != NULL ? speaker : "", text);
-  gunichar last;
-  Cue *cue;
+  Cue *before = g_queue_peek_tail (&self->cues), *cue;
+  const char *between;
+  gboolean labels;
+  char *separator;
 
-  if (GST_BUFFER_PTS_IS_VALID (buffer) || self->turn)
-    separate_cue (self, text);
-  self->turn = FALSE;
+  GST_OBJECT_LOCK (self);
+  labels = self->speaker_labels;
+  separator = g_strdup (self->separator);
+  GST_OBJECT_UNLOCK (self);
+  between = lychee_text_joiner_add (
+      self->joiner, text, speaker, GST_BUFFER_PTS_IS_VALID (buffer), labels, separator);
+  if (before != NULL && *between != '\0') {
+    append_text (self, between, strlen (between));
+    before->end = self->text_end;
+  }
+  g_free (separator);
 
   cue = g_new0 (Cue, 1);
   cue->pts = GST_BUFFER_PTS (buffer);
   cue->duration = GST_BUFFER_DURATION (buffer);
-  cue->speaker = g_strdup (speaker);
+  cue->speaker = speaker != NULL && *speaker != '\0' ? g_strdup (speaker) : NULL;
   cue->end = self->text_end + text->len;
   g_queue_push_tail (&self->cues, cue);
   append_text (self, text->str, text->len);
-
-  last = last_character ((const guint8 *) text->str, text->len);
-  self->after_space = last < (gunichar) -2 && g_unichar_isspace (last);
-  keep_piece (self, text->str + label, text->len - label);
 }
 
 static gboolean

@@ -161,6 +161,14 @@ exact_add (Exact *exact, double logit, const double *value, guint head_dim)
   }
 }
 
+static inline double
+exact_logit (const LycheeQueries *queries, double dot)
+{
+  double logit = dot * queries->scale;
+
+  return queries->cap > 0 ? queries->cap * tanh (logit / queries->cap) : logit;
+}
+
 static inline void
 exact_add_halves (
     Exact *exact, const LycheeQueries *queries, guint query, const guint16 *k, const guint16 *v)
@@ -171,7 +179,7 @@ exact_add_halves (
     logit += (double) queries->q[query * queries->head_dim + d] * half_value (k[d]);
     value[d] = half_value (v[d]);
   }
-  exact_add (exact, logit * queries->scale, value, queries->head_dim);
+  exact_add (exact, exact_logit (queries, logit), value, queries->head_dim);
 }
 
 static inline void
@@ -184,7 +192,7 @@ exact_add_group (Exact *exact, const LycheeQueries *queries, guint query, const 
     logit += (double) queries->q[query * queries->head_dim + d] * k[d];
     value[d] = v[d];
   }
-  exact_add (exact, logit * queries->scale + log_n, value, queries->head_dim);
+  exact_add (exact, exact_logit (queries, logit) + log_n, value, queries->head_dim);
 }
 
 #define assert_near(what, got, want, tolerance)                                                    \

@@ -10,17 +10,19 @@
 /* What the architectures do, written down apart from the library's table. */
 typedef struct {
   const char *name;
-  gboolean halves;    /* element i is rotated with i + n_rot / 2 */
-  gboolean gelu;      /* by tanh; else SiLU */
-  gboolean sqrt_embd; /* embeddings times sqrt (n_embd) */
-  guint every;        /* each so-many-th layer sees everything, the others a window */
-  double local_base;  /* of those with a window */
+  gboolean halves;                 /* element i is rotated with i + n_rot / 2 */
+  gboolean gelu;                   /* by tanh; else SiLU */
+  gboolean sqrt_embd;              /* embeddings times sqrt (n_embd) */
+  guint every;                     /* each so-many-th layer sees everything, the others a window */
+  double local_base;               /* of those with a window; 0: as the others */
+  double attention_cap, logit_cap; /* where the file has none */
 } Traits;
 
 static const Traits traits[] = {
   { "llama", FALSE, FALSE, FALSE, 0, 0 },
   { "qwen2", TRUE, FALSE, FALSE, 0, 0 },
   { "qwen3", TRUE, FALSE, FALSE, 0, 0 },
+  { "gemma2", TRUE, TRUE, TRUE, 2, 0, 50, 30 },
   { "gemma3", TRUE, TRUE, TRUE, 6, 10000 },
   { "phi3", TRUE, FALSE, FALSE, 0, 0 },
   { "granite", FALSE, FALSE, FALSE, 0, 0 },
@@ -169,6 +171,11 @@ get_frequencies (File *f, gboolean is_local, double *frequency, double *factor)
     original = trained / linear;
   if (context > trained)
     yarn *= (double) context / trained;
+  if (is_local) { /* never stretched: nothing is farther than the window */
+    context = trained;
+    yarn = g_str_equal (type, "yarn") ? scaling : 1;
+  }
+  is_local = is_local && f->traits->local_base > 0;
   if (is_local) {
     base = f->traits->local_base;
     linear = yarn = 1;
@@ -227,6 +234,7 @@ attend (File *f, const double *q, const double *k, const double *v, guint window
   double *output = g_new0 (double, (gsize) f->n * f->n_heads * d);
   g_autofree double *p = g_new (double, f->n);
   double scale = key_float (f, "attention.scale", 1 / sqrt (d));
+  double cap = key_float (f, "attn_logit_softcapping", f->traits->attention_cap);
 
   for (guint t = 0; t < f->n; t++)
     for (guint h = 0; h < f->n_heads; h++) {
@@ -238,6 +246,8 @@ attend (File *f, const double *q, const double *k, const double *v, guint window
         for (guint i = 0; i < d; i++)
           p[j] += q[(t * f->n_heads + h) * d + i] * k[(j * f->n_kv + h / group) * d + i];
         p[j] *= scale;
+        if (cap > 0)
+          p[j] = cap * tanh (p[j] / cap);
         max = MAX (max, p[j]);
       }
       for (guint j = begin; j <= t; j++)
@@ -359,7 +369,7 @@ reference_forward (const char *path, const gint32 *ids, guint n, gboolean round_
     run_layer (&f, l, round_kv, x);
   normed = rms_norm (x, norm, n, f.n_embd, f.eps);
   scale = 1 / key_float (&f, "logit_scale", 1);
-  cap = key_float (&f, "final_logit_softcapping", 0);
+  cap = key_float (&f, "final_logit_softcapping", f.traits->logit_cap);
   logits = g_new0 (double, (gsize) n **n_vocab);
   for (guint t = 0; t < n; t++)
     for (guint id = 0; id < *n_vocab; id++) {

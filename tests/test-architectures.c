@@ -36,6 +36,10 @@ typedef struct {
 #define GEMMA(...)                                                                                 \
   TINY (.architecture = "gemma3", .n_layers = 7, .rope_freq_base = 1000000, .window = 24,          \
       .tied = TRUE, __VA_ARGS__)
+/* Every other layer sees everything; caps where they are felt. */
+#define GEMMA2(...)                                                                                \
+  TINY (.architecture = "gemma2", .n_layers = 4, .window = 24, .tied = TRUE,                       \
+      .attention_cap = 1.5f, .logit_cap = 5, __VA_ARGS__)
 #define PHI(...) TINY (.architecture = "phi3", .n_rot = 12, __VA_ARGS__)
 
 _Pragma ("GCC diagnostic ignored \"-Woverride-init\"") static const Case cases[] = {
@@ -75,6 +79,11 @@ _Pragma ("GCC diagnostic ignored \"-Woverride-init\"") static const Case cases[]
       TINY (.architecture = "qwen2", .scaling = "yarn", .scaling_factor = 4, .n_original = 512), 40,
       1e-4 },
   { "qwen3", TINY (.architecture = "qwen3", .head_dim = 32), 40, 1e-4 },
+  { "gemma2", GEMMA2 (.head_dim = 32), 60, 1e-3 },
+  { "gemma2-steps", GEMMA2 (.head_dim = 32), 60, 1e-3, .step = 5 },
+  { "gemma2-single", GEMMA2 (.n_kv_heads = 1), 60, 1e-3, .step = 1 },
+  { "gemma2-caps-as-ever", GEMMA2 (.attention_cap = 0, .logit_cap = 0), 40, 1e-3 },
+  { "gemma2-stretched", GEMMA2 (.n_context = 64), 100, 1e-3, .n_context = 256 },
   { "gemma3", GEMMA (.head_dim = 32), 60, 1e-3 },
   { "gemma3-steps", GEMMA (.head_dim = 32), 60, 1e-3, .step = 5 },
   { "gemma3-single", GEMMA (.head_dim = 32), 60, 1e-3, .step = 1 },
@@ -126,6 +135,7 @@ static const struct {
   { "llama", TINY (.n_layers = 1) },
   { "qwen2", TINY (.architecture = "qwen2", .n_layers = 1) },
   { "qwen3", TINY (.architecture = "qwen3", .n_layers = 1) },
+  { "gemma2", GEMMA2 (.n_layers = 2) },
   { "gemma3", GEMMA (.n_layers = 2) },
   { "phi3", PHI (.n_layers = 1, .scaling = "longrope", .n_original = 512) },
   { "granite", TINY (.architecture = "granite", .n_layers = 1) },
@@ -247,8 +257,8 @@ static const Broken broken[] = {
       .code = LYCHEE_MODEL_ERROR_INVALID, .named = "blk.1.post_ffw_norm.weight" },
   { "gemma3-window", GEMMA (.n_layers = 2), .key = "gemma3.attention.sliding_window", .number = 2,
       .is_float = TRUE, .code = LYCHEE_MODEL_ERROR_INVALID, .named = "sliding_window" },
-  { "gemma3-cap", GEMMA (.n_layers = 2), .key = "gemma3.attn_logit_softcapping", .number = 50,
-      .is_float = TRUE, .code = LYCHEE_MODEL_ERROR_UNSUPPORTED, .named = "attn_logit_softcapping" },
+  { "gemma2-cap", GEMMA2 (.n_layers = 2), .key = "gemma2.attn_logit_softcapping", .number = -50,
+      .is_float = TRUE, .code = LYCHEE_MODEL_ERROR_INVALID, .named = "attn_logit_softcapping" },
   { "phi3-gate", PHI (.n_layers = 1), .key = "phi3.feed_forward_length", .number = 48,
       .code = LYCHEE_MODEL_ERROR_INVALID, .named = "ffn_down" },
   { "phi3-half-a-longrope", PHI (.scaling = "longrope", .n_original = 512),

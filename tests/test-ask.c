@@ -315,7 +315,7 @@ test_append_speakers (void)
       session, "Not yet.", NULL, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE, NULL, NULL));
   g_assert_true (lychee_session_flush (session, NULL, NULL));
   read = get_text (session);
-  g_assert_cmpstr (read, ==, "Ann: Is it mended? The pump, I mean.\nBo: No.\uFFFDNot yet.");
+  g_assert_cmpstr (read, ==, "Ann: Is it mended?\nThe pump, I mean.\nBo: No.\uFFFD\nNot yet.");
   for (; (chunk = lychee_cache_get_chunk (cache, n, NULL)); n++) {
     gboolean of_bo = chunk->pts == 5 * SECOND;
 

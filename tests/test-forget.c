@@ -241,7 +241,7 @@ test_forget (gconstpointer data)
   if (c->made)
     lychee_attention_set_key_func (f.attention, make_keys, NULL);
   if (c->window > 0)
-    lychee_attention_set_layers (f.attention, local, c->window, 0);
+    lychee_attention_set_layers (f.attention, local, c->window, 0, 0);
   pass (&f, f.cache, START, 5, q, output);
   for (guint at = 0; at < c->n_tokens; at += CHUNK) {
     guint n = MIN (CHUNK, c->n_tokens - at);

@@ -230,6 +230,14 @@ by_density (gconstpointer a, gconstpointer b)
   return x->order < y->order ? -1 : 1;
 }
 
+static double
+twin_logit (const LycheeIndexParams *params, const float *q, const float *k)
+{
+  double z = params->scale * dot (q, k, params->head_dim);
+
+  return params->cap > 0 ? params->cap * tanh (z / params->cap) : z;
+}
+
 /* The score of docs/architecture.md, with doubles and a sort. */
 static void
 twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtrArray *means)
@@ -244,10 +252,9 @@ twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtr
     for (guint i = 0; i < groups->len; i++) {
       TwinGroup *group = &g_array_index (groups, TwinGroup, i);
 
-      z[i] = twin->index->params.scale *
-                 (dot (q, means->pdata[group->order], dim) +
-                     (query->rest ? LYCHEE_LEAF_SPREADS * length * group->spread : 0)) +
-             log (group->n);
+      z[i] = twin_logit (&twin->index->params, q, means->pdata[group->order]) + log (group->n);
+      if (query->rest)
+        z[i] += twin->index->params.scale * LYCHEE_LEAF_SPREADS * length * group->spread;
       most = MAX (most, z[i]);
     }
     for (guint i = 0; i < groups->len; i++)
@@ -260,11 +267,12 @@ twin_rank (const Twin *twin, const LycheeIndexQuery *query, GArray *groups, GPtr
 }
 
 static void
-twin_attend (const LycheeIndexQuery *query, guint dim, float scale, const float *k, const float *v,
-    double log_n, double *logits, double (*out)[256], double *weight, gboolean count)
+twin_attend (const LycheeIndexQuery *query, const LycheeIndexParams *params, const float *k,
+    const float *v, double log_n, double *logits, double (*out)[256], double *weight,
+    gboolean count)
 {
   for (guint h = 0; h < query->n_queries; h++) {
-    double z = scale * dot (query->q + (gsize) h * dim, k, dim) + log_n, w;
+    double z = twin_logit (params, query->q + (gsize) h * params->head_dim, k) + log_n, w;
 
     if (count) {
       logits[h] = MAX (logits[h], z);
@@ -272,7 +280,7 @@ twin_attend (const LycheeIndexQuery *query, guint dim, float scale, const float 
     }
     w = exp (z - logits[h]);
     weight[h] += w;
-    for (guint d = 0; d < dim; d++)
+    for (guint d = 0; d < params->head_dim; d++)
       out[h][d] += w * v[d];
   }
 }
@@ -300,7 +308,8 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
   g_autofree float *o = g_new (float, 8 * dim), *result = g_new (float, 8 * dim);
   g_autofree const guint16 **keys = NULL;
   LycheeSoftmax softmax = { m, l, o };
-  LycheeQueries queries = { query->n_queries, dim, index->params.scale, query->q };
+  LycheeQueries queries = { query->n_queries, dim, index->params.scale, query->q,
+    index->params.cap };
 
   lychee_index_search (index, &store->rows, query, selection);
   check_rows_once (selection, index);
@@ -345,7 +354,7 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
         continue;
       store_read (store, row, FALSE, k);
       store_read (store, row, TRUE, v);
-      twin_attend (query, dim, index->params.scale, k, v, 0, most, out, weight, count);
+      twin_attend (query, &index->params, k, v, 0, most, out, weight, count);
     }
     for (guint node = 0; node < node_means->len && query->rest; node++) {
       guint n = 0;
@@ -360,15 +369,15 @@ check_against_twin (LycheeIndex *index, Store *store, LycheeIndexQuery *query)
         for (guint d = 0; d < dim; d++)
           k[d] += left[i] * mean[d];
         if (query->logits && opened[node])
-          twin_attend (query, dim, index->params.scale, mean, node_values->pdata[node],
-              log (left[i]), most, out, weight, count);
+          twin_attend (query, &index->params, mean, node_values->pdata[node], log (left[i]), most,
+              out, weight, count);
       }
       if (n == 0 || (query->logits && opened[node]))
         continue;
       for (guint d = 0; d < dim; d++)
         k[d] = opened[node] ? k[d] / n : ((float *) node_means->pdata[node])[d];
-      twin_attend (query, dim, index->params.scale, k, node_values->pdata[node], log (n), most, out,
-          weight, count);
+      twin_attend (
+          query, &index->params, k, node_values->pdata[node], log (n), most, out, weight, count);
     }
   }
 
@@ -396,6 +405,7 @@ typedef struct {
   float beam;
   gboolean rest, fresh;
   float size; /* of the queries, 0 = 1; little ones make all densities much alike */
+  float cap;
 } SearchCase;
 
 static const SearchCase searches[] = {
@@ -413,6 +423,8 @@ static const SearchCase searches[] = {
   { KEYS_SORTED, 64, 1500, 3, 128, 4, TRUE, FALSE },
   { KEYS_RANDOM, 64, 6000, 1, 700, 2, TRUE, FALSE, 0.03f },
   { KEYS_RANDOM, 64, 6000, 3, 700, 3, TRUE, TRUE, 0.1f },
+  { KEYS_RANDOM, 64, 2000, 3, 200, 4, TRUE, FALSE, .cap = 10 },
+  { KEYS_CLUSTERS, 128, 1500, 2, 100, 2, FALSE, FALSE, .cap = 6 },
 };
 
 static void
@@ -426,6 +438,7 @@ test_search (gconstpointer data)
   store_fill (store, 0, search->n, search->keys);
   for (guint i = 4; i < search->n; i += 11)
     append (index, store, i, MIN (11, search->n - i));
+  index->params.cap = search->cap;
   if (search->fresh)
     lychee_tree_rebuild (index, &store->rows);
   for (guint i = 0; i < 6; i++) {

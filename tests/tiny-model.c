@@ -92,6 +92,7 @@ static const Kind kinds[] = {
   { "llama" },
   { "qwen2", .qkv_biases = TRUE },
   { "qwen3", .qk_norms = TRUE },
+  { "gemma2", .post_norms = TRUE },
   { "gemma3", .qk_norms = TRUE, .post_norms = TRUE },
   { "phi3", .fused = TRUE },
   { "granite", .multipliers = TRUE },
@@ -229,6 +230,8 @@ add_keys (Writer *w, const LycheeTinyModel *t)
     if (g_strcmp0 (t->scaling, "longrope") == 0)
       set_float (w, a, "rope.scaling.attn_factor", 1.1f);
   }
+  if (t->attention_cap > 0)
+    set_float (w, a, "attn_logit_softcapping", t->attention_cap);
   if (t->logit_cap > 0)
     set_float (w, a, "final_logit_softcapping", t->logit_cap);
   if (kind->multipliers) {

@@ -29,6 +29,7 @@ typedef struct {
   const char *scaling;  /* rope.scaling.type: NULL, linear, yarn, longrope */
   float scaling_factor;
   guint n_original; /* positions before scaling; longrope's factors differ at it */
+  float attention_cap;
   float logit_cap;
   gboolean fused; /* queries, keys and values in one matrix; phi3's are */
 } LycheeTinyModel;

@@ -47,13 +47,21 @@ enter_logit (float logit, float *m, float *l, float *o, guint head_dim)
   return weight;
 }
 
+static float
+get_logit (const LycheeQueries *queries, float dot)
+{
+  float logit = queries->scale * dot;
+
+  return queries->cap > 0 ? lychee_cap_logit (logit, queries->cap) : logit;
+}
+
 static void
 attend_row (const LycheeQueries *queries, guint i, const guint16 *k, const guint16 *v,
     LycheeSoftmax *softmax)
 {
   guint head_dim = queries->head_dim;
   float *o = softmax->o + (gsize) i * head_dim;
-  float logit = queries->scale * dot_f16 (queries->q + (gsize) i * head_dim, k, head_dim);
+  float logit = get_logit (queries, dot_f16 (queries->q + (gsize) i * head_dim, k, head_dim));
   float weight = enter_logit (logit, softmax->m + i, softmax->l + i, o, head_dim);
 
   for (guint d = 0; d < head_dim; d++)
@@ -96,7 +104,7 @@ attend_groups (const LycheeQueries *queries, const float *k, const float *v, con
 
     for (guint t = 0; t < n; t++) {
       gsize at = (gsize) t * head_dim;
-      float logit = queries->scale * dot_f32 (q, k + at, head_dim) + log_n[t];
+      float logit = get_logit (queries, dot_f32 (q, k + at, head_dim)) + log_n[t];
       float weight = enter_logit (logit, softmax->m + i, softmax->l + i, o, head_dim);
 
       for (guint d = 0; d < head_dim; d++)

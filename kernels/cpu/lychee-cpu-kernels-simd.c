@@ -221,6 +221,9 @@ attend_block (const LycheeQueries *queries, const Keys *keys, guint at, guint n,
   for (guint i = 0; i < n_q; i++) {
     guint seen = keys->visible ? visible[i] : n;
 
+    for (guint t = 0; queries->cap > 0 && t < seen; t++)
+      s[i * TILE + t] =
+          lychee_cap_logit (queries->scale * s[i * TILE + t], queries->cap) / queries->scale;
     factor[i] = seen == 0 ? 1.0f
                           : softmax_tile (s + i * TILE, seen, most, queries->scale, add,
                                 softmax->m + first + i, softmax->l + first + i);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <glib.h>
+#include <math.h>
 
 G_BEGIN_DECLS
 
@@ -18,6 +19,9 @@ typedef struct {
   guint head_dim; /* any multiple of 8 from 8 to 256; 64, 80, 96, 128 and 256 are tuned */
   float scale;    /* usually 1 / sqrt (head_dim); applied to q.k */
   const float *q; /* [n_queries][head_dim] */
+  /* Logits of attend, attend_gather and attend_groups are cap tanh (scale q.k / cap), as Gemma 2
+   * has them; 0: scale q.k. (Nodes are scored without it: see lychee_cap_logit ().) */
+  float cap;
 } LycheeQueries;
 
 /* Softmax being accumulated (running maximum, as in online softmax, Milakov and Gimelshein 2018):
@@ -97,6 +101,13 @@ typedef struct {
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
   void (*f16_to_f32) (const guint16 *from, float *to, gsize n);
 } LycheeCpuKernels;
+
+/* cap tanh (logit / cap) */
+static inline float
+lychee_cap_logit (float logit, float cap)
+{
+  return cap * tanhf (logit / cap);
+}
 
 /* The best set that this processor runs, or the one that LYCHEE_CPU_KERNELS=name asks for (a
  * warning if it cannot be had). Chosen once. */

@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "../lychee-ranking.h"
+#include "../lychee-sampling.h"
 #include "lychee-cuda.h"
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
@@ -101,6 +102,24 @@ typedef struct {
   float *logits;     /* [n_rows][n] */
 } LycheeCudaLogits;
 int lychee_cuda_logits (const LycheeCudaLogits *params, cudaStream_t stream);
+
+/* Chooses a token from logits, which are changed: four launches. */
+#define LYCHEE_CUDA_SAMPLE_TILE 256
+typedef struct {
+  int n;                              /* logits */
+  const LycheeCudaSampling *sampling; /* in device memory, as all */
+  const int *history;
+  const unsigned long long *table; /* [LYCHEE_TABLE_SIZE] */
+  float *logits;                   /* [n] */
+  /* For the kernels: */
+  float *penalised;           /* [n_history] */
+  float *tile_max;            /* [tiles] */
+  unsigned long long *masses; /* [LYCHEE_N_BUCKETS] */
+  unsigned *counts;           /* the same */
+  int *members;               /* [n] */
+  int *chosen;                /* [1] its id; INT_MAX: no logit is a number */
+} LycheeCudaSample;
+int lychee_cuda_sample (const LycheeCudaSample *params, cudaStream_t stream);
 
 /* float32 to @type and back */
 typedef struct {

@@ -40,7 +40,8 @@ all_buffers (LycheeCudaWorker *w)
     &w->workspace, &w->selection, &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened,
     &w->leaf_weight, &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density,
     &w->audit, &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
-    &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->upkeep, &w->placed,
+    &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table, &w->penalised, &w->tile_max,
+    &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->upkeep, &w->placed,
     &w->upkeep_host, &w->placed_host };
 }
 
@@ -90,8 +91,10 @@ lychee_cuda_worker_free (LycheeCudaWorker *w)
 }
 
 int
-lychee_cuda_worker_new (LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error)
+lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weights,
+    LycheeCudaWorker **worker, LycheeCudaError *error)
 {
+  size_t table_size = LYCHEE_TABLE_SIZE * sizeof *weights;
   LycheeCudaWorker *w = new LycheeCudaWorker ();
 
   *worker = nullptr;
@@ -104,7 +107,11 @@ lychee_cuda_worker_new (LycheeCudaModel *model, LycheeCudaWorker **worker, Lyche
       lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->uploads, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
       lychee_cuda_need (w, &w->workspace, BLAS_WORKSPACE, false, error) ||
-      lychee_cuda_need_tokens (w, 1, error)) {
+      lychee_cuda_need_tokens (w, 1, error) ||
+      lychee_cuda_need (w, &w->table, table_size, false, error) ||
+      lychee_cuda_check ((int) cudaMemcpyAsync (
+                             w->table.data, weights, table_size, cudaMemcpyHostToDevice, w->stream),
+          "the CUDA device failed in copying", error)) {
     lychee_cuda_worker_free (w);
     return error->status;
   }

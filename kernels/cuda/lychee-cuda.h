@@ -124,7 +124,20 @@ typedef enum {
   LYCHEE_CUDA_OUTPUT_NONE,
   LYCHEE_CUDA_OUTPUT_LAST,
   LYCHEE_CUDA_OUTPUT_ALL,
+  LYCHEE_CUDA_OUTPUT_CHOSEN, /* a token that is chosen from the logits of the last */
 } LycheeCudaOutput;
+
+/* How a token is chosen: see lib/lychee-sampler.c. */
+typedef struct {
+  int greedy;
+  float scale;   /* of distances from the best logit, in units of sampling's octaves */
+  float penalty; /* of tokens in the history; 1: none */
+  int n_history;
+  unsigned long long top_k; /* 0: all */
+  double top_p;             /* 1: all */
+  unsigned long long min_weight;
+  unsigned long long random; /* 64 bits */
+} LycheeCudaSampling;
 
 /* Called before a layer's search in passes that are not captured, while the device computes the
  * layers before it: brings the layer's index up to date and puts its heads into @heads
@@ -151,12 +164,15 @@ typedef struct {
   const LycheeCudaHead *heads; /* [n_layers][n_kv_heads], if all are up to date; else NULL, and */
   LycheeCudaIndexFunc index;   /* this is asked, layer by layer */
   void *index_data;
-  int max_nodes, max_node_rows; /* of all heads */
-  int audit_layer;              /* answered densely too; -1: none */
+  int max_nodes, max_node_rows;       /* of all heads */
+  const LycheeCudaSampling *sampling; /* for OUTPUT_CHOSEN */
+  const int *history;                 /* [n_history] of it */
+  int audit_layer;                    /* answered densely too; -1: none */
 } LycheeCudaPass;
 
 typedef struct {
-  const float *logits;  /* [rows of the output][n_vocab] */
+  const float *logits;  /* [rows of the output][n_vocab], NULL for OUTPUT_NONE and _CHOSEN */
+  int chosen;           /* -1: no logit is a number */
   const uint16_t *rows; /* [n_layers][K, V][n_kv_heads][n_tokens][head_dim] what was computed */
   unsigned long long nodes_scored, rows_read, rows_estimated;
   int audited; /* whether these are there: means over all heads */
@@ -202,7 +218,9 @@ typedef struct {
   int (*model_set) (LycheeCudaModel *model, int layer, LycheeCudaTensor tensor, size_t first,
       size_t n, const float *values, LycheeCudaError *error);
 
-  int (*worker_new) (LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error);
+  /* @weights: [LYCHEE_TABLE_SIZE] of lychee-sampling.h */
+  int (*worker_new) (LycheeCudaModel *model, const unsigned long long *weights,
+      LycheeCudaWorker **worker, LycheeCudaError *error);
   void (*worker_free) (LycheeCudaWorker *worker);
   /* Copies @n blocks; to[i] is in device memory, sizes are multiples of 4. */
   int (*worker_upload) (LycheeCudaWorker *worker, int n, void *const *to, const void *const *from,

@@ -24,8 +24,12 @@ attention_logits (const LycheeQueries *queries, const LycheeRows *rows, guint n_
       keys[i] = lychee_rows_key (rows, queries->head_dim, at + i);
     kernels->dot_rows (keys, n_block, queries->q, n, queries->head_dim, dots);
     for (guint i = 0; i < n_block; i++)
-      for (guint h = 0; h < n; h++)
-        logits[(gsize) h * n_keys + at + i] = queries->scale * dots[i * n + h];
+      for (guint h = 0; h < n; h++) {
+        float logit = queries->scale * dots[i * n + h];
+
+        logits[(gsize) h * n_keys + at + i] =
+            queries->cap > 0 ? lychee_cap_logit (logit, queries->cap) : logit;
+      }
   }
   return logits;
 }

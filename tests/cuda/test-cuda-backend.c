@@ -310,6 +310,58 @@ test_truncate (void)
   }
 }
 
+/* Tokens that are chosen on the device are those that the sampler chooses from the same logits. */
+static void
+test_choosing (void)
+{
+  static const struct {
+    double temperature, top_p, min_p, penalty;
+    guint top_k;
+  } settings[] = {
+    { 0, 1, 0, 1.1, 0 },
+    { 1, 1, 0, 1, 0 },
+    { 0.8, 0.9, 0.02, 1.2, 40 },
+    { 3, 1, 0, 1, 5 },
+  };
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "choosing.gguf");
+  guint n_vocab = lychee_model_get_n_vocab (model);
+  gint32 first[40];
+
+  make_ids (first, G_N_ELEMENTS (first), 4);
+  for (guint i = 0; i < G_N_ELEMENTS (settings); i++) {
+    Side plain = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+    Side choosing = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+    g_autoptr (LycheeSampler) sampler =
+        g_object_new (LYCHEE_TYPE_SAMPLER, "temperature", settings[i].temperature, "top-p",
+            settings[i].top_p, "min-p", settings[i].min_p, "top-k", settings[i].top_k,
+            "repetition-penalty", settings[i].penalty, "seed", (guint64) 7 + i, NULL);
+    g_autoptr (LycheeSampler) same = lychee_sampler_copy (sampler);
+    const gint32 *ids = first;
+    gint32 next;
+    guint n = G_N_ELEMENTS (first);
+
+    for (guint step = 0; step < 25; step++) {
+      g_autoptr (GError) error = NULL;
+      gint32 wanted, id;
+
+      run (&plain, ids, n, LYCHEE_OUTPUT_LAST);
+      wanted = lychee_sampler_sample (same, plain.logits, n_vocab);
+      lychee_worker_run_choosing (
+          choosing.worker, choosing.cache, ids, n, sampler, &id, NULL, &error);
+      g_assert_no_error (error);
+      g_assert_cmpint (id, ==, wanted);
+      next = id;
+      ids = &next;
+      n = 1;
+    }
+    lychee_worker_free (plain.worker);
+    lychee_worker_free (choosing.worker);
+    g_object_unref (plain.cache);
+    g_object_unref (choosing.cache);
+  }
+}
+
 static guint
 find_largest (const float *x, guint n, float *gap)
 {
@@ -528,6 +580,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/backend/rows", test_rows);
   g_test_add_func ("/cuda/backend/sparse", test_sparse);
   g_test_add_func ("/cuda/backend/truncate", test_truncate);
+  g_test_add_func ("/cuda/backend/choosing", test_choosing);
   g_test_add_func ("/cuda/backend/generation", test_generation);
   g_test_add_func ("/cuda/backend/session", test_session);
   g_test_add_func ("/cuda/backend/errors", test_errors);
