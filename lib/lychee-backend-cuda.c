@@ -426,6 +426,12 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaRes
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
+  if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend cannot read again what another backend let go of layers with a sliding "
+        "window: read the transcript with the same backend");
+    return FALSE;
+  }
   if (g_cancellable_set_error_if_cancelled (cancellable, error) ||
       !lychee_cache_reserve (cache, n, error) ||
       !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error) ||

@@ -332,7 +332,8 @@ cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
     return FALSE;
   }
   if (end < lychee_cache_get_length (a->tail)) {
-    lychee_cache_truncate (a->tail, end);
+    if (!lychee_session_cut (a->session, a->worker, a->tail, end, a->cancellable, error))
+      return FALSE;
     if (lychee_cache_get_length (a->tail) != end) {
       g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
           "There is no memory left to ask about a part of the transcript: raise max-memory");
