@@ -43,6 +43,7 @@ struct _LycheeCache {
   guint max_tokens;
   guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
   guint rope_context;
+  gboolean packed; /* keys are kept before rotation */
   LycheeCacheBudget *budget;
 
   gint length; /* atomic: readers see rows below it complete */

@@ -347,6 +347,7 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
   guint length, n_full, n_open;
 
   fork->rope_context = cache->rope_context;
+  fork->packed = cache->packed;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   lychee_cache_grow_tables (fork, cache->n_pages);
@@ -690,4 +691,18 @@ guint
 lychee_cache_get_rope_context (LycheeCache *cache)
 {
   return cache->rope_context;
+}
+
+void
+lychee_cache_set_packed (LycheeCache *cache, gboolean packed)
+{
+  g_return_if_fail (lychee_cache_get_length (cache) == 0);
+
+  cache->packed = packed;
+}
+
+gboolean
+lychee_cache_get_packed (LycheeCache *cache)
+{
+  return cache->packed;
 }

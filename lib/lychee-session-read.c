@@ -118,6 +118,7 @@ lychee_session_forget (LycheeSession *s, LycheeWorker *worker, LycheeCache *cach
 
   lychee_cache_set_origin (start, end - n);
   lychee_cache_set_rope_context (start, lychee_cache_get_rope_context (cache));
+  lychee_cache_set_packed (start, lychee_cache_get_packed (cache));
   return (n == 0 || lychee_session_prefill (
                         s, worker, start, ids, n, LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) &&
          lychee_cache_forget (cache, start, end, error);
