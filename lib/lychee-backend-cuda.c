@@ -7,6 +7,7 @@
 #include "lychee-cuda-weights.h"
 #include "lychee-executor.h"
 #include "lychee-index-private.h"
+#include "lychee-sampler-private.h"
 
 #include <string.h>
 
@@ -44,8 +45,11 @@ typedef struct {
   double *frequency[2];     /* [n_rot / 2 + 1] */
   gboolean knows_frequency; /* for a context of: */
   guint n_context;
-  LycheeCache *cache; /* of the pass under way, not owned */
-  GError *error;      /* of its callback */
+  LycheeCache *cache;             /* of the pass under way, not owned */
+  GError *error;                  /* of its callback */
+  LycheeAttentionWeights weights; /* no rows: not wanted */
+  gboolean paused;
+  float *pending; /* where what the device has added up goes, or NULL: nothing has */
 } CudaWorker;
 
 static CudaBackend *
@@ -142,7 +146,8 @@ cuda_new_worker (LycheeBackend *backend, GError **error)
   LycheeCudaWorker *on_device;
   CudaWorker *w;
 
-  if (b->cuda->api->worker_new (b->weights, &on_device, &local) != 0) {
+  if (b->cuda->api->worker_new (b->weights,
+          (const unsigned long long *) lychee_sampler_get_weights (), &on_device, &local) != 0) {
     lychee_cuda_set_error (error, &local, "Nothing can be computed on the CUDA device");
     return NULL;
   }
@@ -352,54 +357,150 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
   return lychee_attention_finish (w->attention, ok ? error : NULL) && ok;
 }
 
+/* Weights */
+
 static gboolean
-cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
-    const float **logits, GCancellable *cancellable, GError **error)
+cuda_collect_weights (LycheeWorker *worker, GError **error)
 {
   CudaWorker *w = (CudaWorker *) worker;
+  LycheeCudaError local = { 0 };
+  float *sum = g_steal_pointer (&w->pending);
+
+  if (!sum || get_backend (w)->cuda->api->worker_add_weights (w->worker, sum, &local) == 0)
+    return TRUE;
+  lychee_cuda_set_error (error, &local, "What the answer rests on cannot be said");
+  return FALSE;
+}
+
+static void
+cuda_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+
+  /* A device that failed says so in the next pass. */
+  if (weights)
+    cuda_collect_weights (worker, NULL);
+  w->pending = NULL;
+  w->paused = FALSE;
+  w->weights = weights ? *weights : (LycheeAttentionWeights){ 0 };
+}
+
+static void
+cuda_pause_weights (LycheeWorker *worker, gboolean pause)
+{
+  ((CudaWorker *) worker)->paused = pause;
+}
+
+/* Has the pass add up weights, if they are wanted. */
+static gboolean
+prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
+{
+  LycheeCudaWeights weights = { w->weights.first, w->weights.n_rows, w->weights.n_bins,
+    w->weights.bins, w->weights.layer_begin, w->weights.layer_end };
+  LycheeCudaError local = { 0 };
+
+  pass->weigh = w->weights.n_rows > 0 && !w->paused;
+  if (!pass->weigh || w->pending)
+    return TRUE;
+  if (get_backend (w)->cuda->api->worker_set_weights (w->worker, &weights, &local) != 0) {
+    lychee_cuda_set_error (error, &local, "Attention cannot be added up on the CUDA device");
+    return FALSE;
+  }
+  w->pending = w->weights.sum;
+  return TRUE;
+}
+
+/* A pass whose output @pass says. */
+static gboolean
+run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaResult *result,
+    GCancellable *cancellable, GError **error)
+{
   CudaBackend *b = get_backend (w);
   gint32 n_vocab = lychee_model_get_n_vocab (b->model);
-  LycheeCudaResult result;
-  LycheeCudaPass pass = {
-    .ids = ids,
-    .n_tokens = n,
-    .first = lychee_cache_get_length (cache),
-    .origin = lychee_cache_get_origin (cache),
-    .output = output == LYCHEE_OUTPUT_NONE   ? LYCHEE_CUDA_OUTPUT_NONE
-              : output == LYCHEE_OUTPUT_LAST ? LYCHEE_CUDA_OUTPUT_LAST
-                                             : LYCHEE_CUDA_OUTPUT_ALL,
-  };
-  guint head, skip;
+  guint head, skip, n = pass->n_tokens;
   gboolean ok;
 
   for (guint i = 0; i < n; i++)
-    if (ids[i] < 0 || ids[i] >= n_vocab) {
+    if (pass->ids[i] < 0 || pass->ids[i] >= n_vocab) {
       g_set_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_INVALID,
-          "Token id %d is not in the model's vocabulary of %d", ids[i], n_vocab);
+          "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
+  if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend cannot read again what another backend let go of layers with a sliding "
+        "window: read the transcript with the same backend");
+    return FALSE;
+  }
   if (g_cancellable_set_error_if_cancelled (cancellable, error) ||
       !lychee_cache_reserve (cache, n, error) ||
-      !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error))
+      !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error) ||
+      !prepare_weights (w, pass, error))
     return FALSE;
   w->cache = cache;
   lychee_cache_get_hole (cache, &head, &skip);
-  pass.head = head;
-  pass.skip = skip;
-  pass.pages = w->pages->pdata;
-  pass.n_pages = w->pages->len;
-  prepare_rope (w, &pass);
+  pass->first = lychee_cache_get_length (cache);
+  pass->origin = lychee_cache_get_origin (cache);
+  pass->head = head;
+  pass->skip = skip;
+  pass->pages = w->pages->pdata;
+  pass->n_pages = w->pages->len;
+  prepare_rope (w, pass);
   lychee_cache_lock_index (cache);
-  ok = run_locked (w, &pass, &result, error);
+  ok = run_locked (w, pass, result, error);
   lychee_cache_unlock_index (cache);
   w->cache = NULL;
   if (!ok || g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  count (w, &result);
-  lychee_cuda_mirror_store (b->cuda, cache, result.rows, n);
+  count (w, result);
+  lychee_cuda_mirror_store (b->cuda, cache, result->rows, n);
   lychee_cache_commit (cache, n);
+  return TRUE;
+}
+
+static gboolean
+cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
+    const float **logits, GCancellable *cancellable, GError **error)
+{
+  LycheeCudaResult result;
+  LycheeCudaPass pass = {
+    .ids = ids,
+    .n_tokens = n,
+    .output = output == LYCHEE_OUTPUT_NONE   ? LYCHEE_CUDA_OUTPUT_NONE
+              : output == LYCHEE_OUTPUT_LAST ? LYCHEE_CUDA_OUTPUT_LAST
+                                             : LYCHEE_CUDA_OUTPUT_ALL,
+  };
+
+  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
+    return FALSE;
   if (logits)
     *logits = result.logits;
+  return TRUE;
+}
+
+static gboolean
+cuda_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error)
+{
+  LycheeCudaSampling sampling;
+  LycheeCudaResult result;
+  LycheeSampling s;
+  LycheeCudaPass pass = {
+    .ids = ids,
+    .n_tokens = n,
+    .output = LYCHEE_CUDA_OUTPUT_CHOSEN,
+    .sampling = &sampling,
+  };
+
+  lychee_sampler_describe (sampler, &s);
+  sampling = (LycheeCudaSampling){ s.greedy, s.scale, s.penalty, s.n_history, s.top_k, s.top_p,
+    s.min_weight, s.random };
+  pass.history = s.history;
+  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
+    return FALSE;
+  *id = result.chosen;
+  if (*id >= 0)
+    lychee_sampler_accept (sampler, *id);
   return TRUE;
 }
 
@@ -411,7 +512,11 @@ static const LycheeBackendClass cuda_class = {
   .free_worker = cuda_free_worker,
   .set_options = cuda_set_options,
   .take_stats = cuda_take_stats,
+  .set_weights = cuda_set_weights,
+  .pause_weights = cuda_pause_weights,
+  .collect_weights = cuda_collect_weights,
   .run = cuda_run,
+  .run_choosing = cuda_run_choosing,
 };
 
 LycheeBackend *
@@ -451,6 +556,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   g_atomic_ref_count_init (&b->parent.refs);
   b->parent.name = g_strdup (cuda->api->get_name (cuda->device));
   b->model = g_object_ref (model);
+  b->parent.n_vocab = lychee_model_get_n_vocab (model);
   b->weights = weights;
   b->n_threads = lychee_executor_get_n_threads (executor);
   b->cuda = g_steal_pointer (&cuda);

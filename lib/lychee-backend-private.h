@@ -14,10 +14,14 @@ typedef struct {
   void (*free_worker) (LycheeWorker *worker);
   void (*set_options) (LycheeWorker *worker, const LycheeAttentionOptions *options);
   void (*take_stats) (LycheeWorker *worker, LycheeAttentionStats *stats);
-  /* NULL: it cannot */
   void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+  void (*pause_weights) (LycheeWorker *worker, gboolean pause);
+  gboolean (*collect_weights) (LycheeWorker *worker, GError **error);
   gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+  /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
+  gboolean (*run_choosing) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+      LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
 } LycheeBackendClass;
 
 struct _LycheeBackend {
@@ -25,6 +29,7 @@ struct _LycheeBackend {
   gatomicrefcount refs;
   char *name;
   char *note;
+  guint n_vocab;
 };
 
 struct _LycheeWorker {

@@ -105,13 +105,22 @@ lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
   worker->backend->klass->take_stats (worker, stats);
 }
 
-gboolean
+void
 lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
 {
-  if (!worker->backend->klass->set_weights)
-    return FALSE;
   worker->backend->klass->set_weights (worker, weights);
-  return TRUE;
+}
+
+void
+lychee_worker_pause_weights (LycheeWorker *worker, gboolean pause)
+{
+  worker->backend->klass->pause_weights (worker, pause);
+}
+
+gboolean
+lychee_worker_collect_weights (LycheeWorker *worker, GError **error)
+{
+  return worker->backend->klass->collect_weights (worker, error);
 }
 
 gboolean
@@ -121,4 +130,21 @@ lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, 
   g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
 
   return worker->backend->klass->run (worker, cache, ids, n, output, logits, cancellable, error);
+}
+
+gboolean
+lychee_worker_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
+    LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error)
+{
+  const LycheeBackendClass *klass = worker->backend->klass;
+  const float *logits;
+
+  g_return_val_if_fail (n > 0 && n <= LYCHEE_FORWARD_MAX_TOKENS, FALSE);
+
+  if (klass->run_choosing)
+    return klass->run_choosing (worker, cache, ids, n, sampler, id, cancellable, error);
+  if (!klass->run (worker, cache, ids, n, LYCHEE_OUTPUT_LAST, &logits, cancellable, error))
+    return FALSE;
+  *id = lychee_sampler_sample (sampler, logits, worker->backend->n_vocab);
+  return TRUE;
 }

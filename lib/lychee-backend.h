@@ -8,6 +8,7 @@
 #include "lychee-enums.h"
 #include "lychee-forward.h"
 #include "lychee-model.h"
+#include "lychee-sampler.h"
 
 G_BEGIN_DECLS
 
@@ -42,14 +43,23 @@ void lychee_worker_set_options (LycheeWorker *worker, const LycheeAttentionOptio
 /* What was done since the last call. */
 void lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats);
 
-/* Where softmax weights of the passes that follow add up, or NULL: see
- * lychee_attention_set_weights (). FALSE: this backend does not tell. */
-gboolean lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+/* Where softmax weights of the passes that follow add up: see lychee_attention_set_weights (). The
+ * sums are there when they are collected, or other weights are set. NULL: not any more, and what
+ * was not collected is lost. */
+void lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+/* Whether passes add nothing up for a while. */
+void lychee_worker_pause_weights (LycheeWorker *worker, gboolean pause);
+gboolean lychee_worker_collect_weights (LycheeWorker *worker, GError **error);
 
 /* Computes @n tokens (at most LYCHEE_FORWARD_MAX_TOKENS) behind those that @cache holds, and
  * commits them: see lychee_forward_run (), with LYCHEE_BACKEND_ERROR besides. */
 gboolean lychee_worker_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+
+/* The same, and chooses the token that follows the last one: where the logits are, so that they
+ * need not leave a device. @id: (out): what lychee_sampler_sample () gives for them. */
+gboolean lychee_worker_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids,
+    guint n, LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeBackend, lychee_backend_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeWorker, lychee_worker_free)

@@ -11,9 +11,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#define ALIGNMENT 4096u
+/* Of the first section, and of those behind it for as long as their sizes are multiples of it, as
+ * those of pages are; of any other section. */
+#define FIRST 4096u
+#define ALIGNMENT 64u
 #define BYTE_ORDER_MARK 0x01020304u
-#define VERSION 1u
+#define VERSION 2u
 /* Bytes between two looks at the cancellable. */
 #define CHECK_STEP ((gsize) 16 << 20)
 
@@ -91,7 +94,7 @@ lychee_file_writer_new (const char *path, GError **error)
   w->temporary = g_strconcat (path, ".XXXXXX", NULL);
   w->fd = g_mkstemp_full (w->temporary, O_RDWR | O_CLOEXEC, 0666);
   w->sections = g_array_new (FALSE, FALSE, sizeof (Section));
-  w->at = ALIGNMENT; /* the header comes last */
+  w->at = FIRST; /* the header comes last */
   if (w->fd >= 0 && lseek (w->fd, w->at, SEEK_SET) >= 0)
     return w;
   set_errno_error (error, LYCHEE_FILE_ERROR_WRITE, "Cannot write", path);
@@ -178,7 +181,7 @@ sync_directory (const char *path)
 gboolean
 lychee_file_writer_finish (LycheeFileWriter *w, GError **error)
 {
-  guint8 first[ALIGNMENT] = { 0 };
+  guint8 first[FIRST] = { 0 };
   Header header = { .byte_order = BYTE_ORDER_MARK,
     .version = VERSION,
     .table = w->at,
@@ -260,10 +263,10 @@ check_header (LycheeFile *file, const Header *header)
     return "its beginning was altered";
   if (header->size != file->size)
     return header->size > file->size ? "its end is missing" : "something was added to it";
-  for (gsize i = sizeof *header; i < ALIGNMENT; i++)
+  for (gsize i = sizeof *header; i < FIRST; i++)
     if (file->data[i] != 0)
       return "its beginning was altered";
-  if (header->table < ALIGNMENT || header->table % ALIGNMENT != 0 || header->table > file->size ||
+  if (header->table < FIRST || header->table % ALIGNMENT != 0 || header->table > file->size ||
       file->size - header->table != header->n_sections * (guint64) sizeof (Section))
     return "its table of contents does not fit";
   file->sections = (const Section *) (gpointer) (file->data + header->table);
@@ -277,7 +280,7 @@ check_header (LycheeFile *file, const Header *header)
 static const char *
 check_sections (LycheeFile *file, guint64 end, GCancellable *cancellable, GError **error)
 {
-  guint64 at = ALIGNMENT;
+  guint64 at = FIRST;
 
   for (guint i = 0; i < file->n_sections; i++) {
     const Section *s = &file->sections[i];
@@ -313,8 +316,8 @@ lychee_file_open (const char *path, GCancellable *cancellable, GError **error)
   if (!map (file, path, error))
     return NULL;
   header = (const Header *) (gpointer) file->data;
-  if (file->size < ALIGNMENT || memcmp (header->magic, magic, sizeof magic) != 0) {
-    wrong = file->size > 0 && file->size < ALIGNMENT &&
+  if (file->size < FIRST || memcmp (header->magic, magic, sizeof magic) != 0) {
+    wrong = file->size > 0 && file->size < FIRST &&
                     memcmp (file->data, magic, MIN (file->size, sizeof magic)) == 0
                 ? "its end is missing"
                 : "it is no saved session";

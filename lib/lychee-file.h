@@ -8,7 +8,8 @@ G_BEGIN_DECLS
 /* A file of sections, each with a checksum: how sessions are saved. Private to the library.
  *
  *   header   magic, byte order, version, size of the file, where the table is; its own checksum
- *   sections each at a multiple of 4,096 bytes, filled up with zeros to the next one
+ *   sections each at a multiple of 64 bytes, filled up with zeros to the next one; the first one at
+ *            byte 4,096
  *   table    kind, number, offset, size and CRC-32 of each section
  *
  * Numbers are in the byte order of the machine that wrote the file; another's refuses it. */

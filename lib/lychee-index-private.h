@@ -207,6 +207,13 @@ lychee_find_largest (const float *x, guint n)
   return i;
 }
 
+static inline void
+lychee_prefetch (gconstpointer p, gsize size)
+{
+  for (gsize i = 0; i < size; i += 64)
+    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
+}
+
 /* To the nearest whole number, for |x| below 2^22. */
 static inline gint
 lychee_round (float x)
@@ -285,6 +292,16 @@ void lychee_branch_summarise (
 void lychee_branch_count (LycheeBranch *branch);
 /* 2-means over the children, each as heavy as its rows; returns the new sibling. */
 LycheeBranch *lychee_branch_split (LycheeIndex *index, LycheeBranch *branch);
+
+/* lychee-index-descent.c: a coarse node, by its place in a branch of level 1. */
+typedef struct {
+  LycheeBranch *branch;
+  guint child;
+  float nearness;
+} LycheePlace;
+
+/* The coarse node nearest to each of @n keys [n][head_dim], at most LYCHEE_APPEND_BATCH. */
+void lychee_tree_descend (const LycheeIndex *index, const float *x, guint n, LycheePlace *found);
 
 /* lychee-index-tree.c */
 /* @places: (nullable) */

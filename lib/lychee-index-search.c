@@ -115,18 +115,11 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (selection);
 }
 
-static inline void
-prefetch (gconstpointer p, gsize size)
-{
-  for (gsize i = 0; i < size; i += 64)
-    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
-}
-
 /* What scoring reads of a branch: from the scales to the codes. */
 static inline void
 prefetch_branch (const LycheeBranch *branch, guint dim)
 {
-  prefetch (branch->scale,
+  lychee_prefetch (branch->scale,
       (gsize) ((const guint8 *) branch->code - (guint8 *) branch->scale) + (gsize) branch->n * dim);
 }
 
@@ -208,7 +201,7 @@ find_nodes (Scratch *scratch, guint dim, guint n)
     n_rows = (guint) branch->count[child];
     n_leaves = branch->n_leaves[child];
     runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_leaves, n_rows };
-    prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
+    lychee_prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
   }
   scratch->n_opened = n;
 }
@@ -557,7 +550,7 @@ lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query
 
   if (selection->n_rest == 0)
     return;
-  prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
+  lychee_prefetch (branches[0].branch->value_code, (gsize) branches[0].branch->n * dim);
   for (guint first = 0, n_queries; first < query->n_queries; first += n_queries) {
     const float *weight = (const float *) scratch->weight.data + (gsize) first * n;
     float factor[REST_QUERIES], *o = softmax->o + (gsize) first * dim;
@@ -570,7 +563,8 @@ lychee_tree_attend_rest (const LycheeIndex *index, const LycheeIndexQuery *query
       const LycheeBranch *branch = branches[i].branch;
 
       if (i + 1 < scratch->n_branches)
-        prefetch (branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
+        lychee_prefetch (
+            branches[i + 1].branch->value_code, (gsize) branches[i + 1].branch->n * dim);
       index->kernels->add_values (n_queries, dim, weight + branches[i].first, n, factor,
           branch->value_code, branch->value_scale, branch->n, o);
     }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The tree of an index with granularity token: descent, append, split, cut. */
+/* The tree of an index with granularity token: append, split, cut. */
 #pragma GCC optimize("O3", "no-trapping-math") /* comparisons in vectors */
 #include "lychee-index-private.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LEAST_LEAF 8   /* a leaf that splits gives at least an eighth of its rows, */
-#define LEAST_NODE 16  /* a coarse node a sixteenth, */
-#define DESCENT_BEAM 2 /* branches that a descent keeps */
-#define BULK 1024      /* this many rows, if they at least double the index, are built at once */
+#define LEAST_LEAF 8  /* a leaf that splits gives at least an eighth of its rows, */
+#define LEAST_NODE 16 /* a coarse node a sixteenth, */
+#define BULK 1024     /* this many rows, if they at least double the index, are built at once */
 
 typedef struct {
   LycheeIndex *index;
@@ -293,6 +292,18 @@ typedef struct {
   gint32 leaf;      /* that it goes to; -1: is to be found */
 } Row;
 
+/* Has the keys of a leaf fetched: they lie anywhere. */
+static void
+fetch_leaf (const Writer *writer, guint leaf)
+{
+  const LycheeOpenNode *open = writer->open;
+  const guint32 *id = open->id + (gsize) leaf * open->stride;
+
+  for (guint i = 0; i < open->count[leaf] && !open->sum[leaf]; i++)
+    lychee_prefetch (
+        lychee_rows_key (writer->rows, open->head_dim, id[i]), open->head_dim * sizeof (guint16));
+}
+
 /* Puts rows into child @i of @branch. */
 static void
 node_append (Writer *writer, LycheeBranch *branch, guint i, const Row *row, guint n)
@@ -301,6 +312,7 @@ node_append (Writer *writer, LycheeBranch *branch, guint i, const Row *row, guin
   LycheeOpenNode *open = writer->open;
   LycheeNode *node = branch->child[i];
   guint dim = open->head_dim;
+  gboolean split, grown;
 
   lychee_open_node_read (open, index, node, branch->code + (gsize) i * dim, branch->scale[i]);
   for (guint j = 0; j < n; j++) {
@@ -316,9 +328,13 @@ node_append (Writer *writer, LycheeBranch *branch, guint i, const Row *row, guin
   open->n_rows += n;
   branch->n_rows += n;
   branch->changed = TRUE;
+  split = open->n_rows > open->limit;
+  grown = open->n_rows * 2 >= open->built * 3;
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
+    if (split || grown || open->touched[leaf])
+      fetch_leaf (writer, leaf);
 
-  if (open->n_rows > open->limit || open->n_rows * 2 >= open->built * 3) {
-    gboolean split = open->n_rows > open->limit;
+  if (split || grown) {
     Built built;
 
     built_init (&built);
@@ -422,90 +438,6 @@ settle_root (LycheeIndex *index)
   }
 }
 
-typedef struct {
-  LycheeBranch *branch;
-  guint child;
-  float nearness;
-} Place;
-
-/* Keeps the @n nearest of the places seen. */
-static void
-keep_place (Place *places, guint *n, guint most, const Place *place)
-{
-  guint i = *n;
-
-  if (*n < most)
-    (*n)++;
-  else if (place->nearness <= places[--i].nearness)
-    return;
-  for (; i > 0 && places[i - 1].nearness < place->nearness; i--)
-    places[i] = places[i - 1];
-  places[i] = *place;
-}
-
-/* The coarse node nearest to each of @n keys. */
-static void
-descend (const LycheeIndex *index, const float *x, guint n, Place *found)
-{
-  guint dim = index->params.head_dim;
-  Place held[LYCHEE_APPEND_BATCH][DESCENT_BEAM], next[LYCHEE_APPEND_BATCH][DESCENT_BEAM];
-  guint n_held[LYCHEE_APPEND_BATCH], n_next[LYCHEE_APPEND_BATCH];
-  guint most = MAX (LYCHEE_BRANCH_MAX, index->root->n);
-  g_autofree float *near = g_new (float, (gsize) n *most);
-  g_autofree float *gathered = g_new (float, (gsize) n *dim);
-  guint token[LYCHEE_APPEND_BATCH];
-
-  for (guint i = 0; i < n; i++) {
-    held[i][0] = (Place){ .branch = index->root };
-    n_held[i] = 1;
-  }
-  for (guint level = index->root->level; level > 0; level--) {
-    guint keep = level == 1 ? 1 : DESCENT_BEAM;
-
-    memset (n_next, 0, sizeof n_next);
-    for (guint i = 0; i < n; i++)
-      for (guint k = 0; k < n_held[i]; k++) {
-        LycheeBranch *branch = held[i][k].branch;
-        LycheeQueries queries = { .head_dim = dim, .scale = 1, .q = gathered };
-
-        if (!branch) /* done with those of a token before */
-          continue;
-        /* All tokens that are to look into this branch, at once. */
-        for (guint j = i; j < n; j++)
-          for (guint l = 0; l < n_held[j]; l++)
-            if (held[j][l].branch == branch) {
-              memcpy (gathered + (gsize) queries.n_queries * dim, x + (gsize) j * dim,
-                  dim * sizeof *gathered);
-              token[queries.n_queries++] = j;
-              held[j][l].branch = NULL;
-            }
-        index->kernels->score_leaves (
-            &queries, branch->code, branch->scale, branch->minus_half, branch->n, near, most);
-        for (guint q = 0; q < queries.n_queries; q++) {
-          float *row = near + (gsize) q * most;
-
-          for (guint b = 0; b < MIN (keep, branch->n); b++) {
-            guint c = lychee_find_largest (row, branch->n);
-            Place place = { branch, c, row[c] };
-
-            keep_place (next[token[q]], &n_next[token[q]], keep, &place);
-            row[c] = -INFINITY;
-          }
-        }
-      }
-    for (guint i = 0; i < n; i++) {
-      n_held[i] = n_next[i];
-      for (guint k = 0; k < n_next[i]; k++) {
-        held[i][k] = next[i][k];
-        if (level > 1)
-          held[i][k].branch = next[i][k].branch->child[next[i][k].child];
-      }
-    }
-  }
-  for (guint i = 0; i < n; i++)
-    found[i] = held[i][0];
-}
-
 static void
 set_nodes (LycheeIndex *index, Built *built)
 {
@@ -581,10 +513,10 @@ rebuild (Writer *writer, guint begin, guint end)
 
 /* Coarse node @number in the order of the tree; less those that were passed by. */
 static gboolean
-find_node (LycheeBranch *branch, guint *number, Place *place)
+find_node (LycheeBranch *branch, guint *number, LycheePlace *place)
 {
   if (branch->level == 1) {
-    *place = (Place){ .branch = branch, .child = *number };
+    *place = (LycheePlace){ .branch = branch, .child = *number };
     if (*number < branch->n)
       return TRUE;
     *number -= branch->n;
@@ -598,7 +530,7 @@ find_node (LycheeBranch *branch, guint *number, Place *place)
 
 /* FALSE: not all of @given are places of this index. */
 static gboolean
-take_places (LycheeIndex *index, const LycheeIndexPlaces *given, guint n, Place *places)
+take_places (LycheeIndex *index, const LycheeIndexPlaces *given, guint n, LycheePlace *places)
 {
   for (guint i = 0; i < n; i++) {
     guint number = (guint) given->place[i].node;
@@ -617,7 +549,7 @@ append_batch (Writer *writer, guint first, guint n, const LycheeIndexPlaces *giv
   LycheeIndex *index = writer->index;
   guint dim = index->params.head_dim;
   g_autofree float *x = g_new (float, (gsize) n *dim);
-  Place places[LYCHEE_APPEND_BATCH];
+  LycheePlace places[LYCHEE_APPEND_BATCH];
   Row row[LYCHEE_APPEND_BATCH];
 
   for (guint i = 0; i < n; i++)
@@ -625,11 +557,18 @@ append_batch (Writer *writer, guint first, guint n, const LycheeIndexPlaces *giv
         lychee_rows_key (writer->rows, dim, first + i), x + (gsize) i * dim, dim);
   if (!given || !take_places (index, given, n, places)) {
     given = NULL;
-    descend (index, x, n, places);
+    lychee_tree_descend (index, x, n, places);
   }
   index->placed += given ? n : 0;
   for (guint i = 0; i < n; i++) {
-    Place place = places[i];
+    const LycheeBranch *branch = places[i].branch;
+    guint child = places[i].child;
+
+    lychee_prefetch (branch->child[child],
+        lychee_node_get_size (dim, (guint) branch->count[child], branch->n_leaves[child], 2));
+  }
+  for (guint i = 0; i < n; i++) {
+    LycheePlace place = places[i];
     guint together = 0;
 
     if (!place.branch)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "lychee-sampler.h"
+#include "lychee-sampler-private.h"
+
+#include "lychee-sampling.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,25 +32,12 @@
 /* So many weights cannot overflow their sum. */
 #define MAX_VOCAB (1 << 22)
 
-/* The distance of a logit from the best one is kept in units of 2^-25 of an octave (a factor of
- * two in probability). */
-#define OCTAVE_BITS 25
-#define MAX_OCTAVES 40
+/* A token that cannot be chosen. */
 #define EXCLUDED G_MAXUINT32
-
-/* 2^-x for one octave, between whose entries 2^-40 fixed-point weights are interpolated linearly;
- * the error is below 6e-8 of the weight. */
-#define TABLE_BITS 10
-#define TABLE_FRACTION_BITS (OCTAVE_BITS - TABLE_BITS)
-#define WEIGHT_BITS 40
 
 /* Logits are first looked at in blocks of so many, of which most hold nothing worth a second look.
  */
 #define BLOCK 256
-
-/* Tokens are sorted into buckets of a sixteenth of an octave, best first. */
-#define BUCKET_SHIFT (OCTAVE_BITS - 4)
-#define N_BUCKETS (MAX_OCTAVES * 16)
 
 /* PCG32 (XSH-RR 64/32), M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically
  * Good Algorithms for Random Number Generation", 2014. */
@@ -80,12 +69,20 @@ pcg32_seed (Pcg32 *pcg, guint64 seed)
   pcg32_next (pcg);
 }
 
+static guint64
+pcg32_next_64 (Pcg32 *pcg)
+{
+  guint64 high = pcg32_next (pcg);
+
+  return high << 32 | pcg32_next (pcg);
+}
+
 /* 64 random bits, scaled to 0 .. @bound - 1. The bias is @bound / 2^64, of which @bound, below
  * 2^63, leaves nothing that could be seen: probabilities are multiples of 2^-40. */
 static guint64
 pcg32_below (Pcg32 *pcg, guint64 bound)
 {
-  guint64 high = pcg32_next (pcg), low = pcg32_next (pcg);
+  guint64 random = pcg32_next_64 (pcg), high = random >> 32, low = random & 0xFFFFFFFF;
   guint64 bound_high = bound >> 32, bound_low = bound & 0xFFFFFFFF;
   guint64 middle = high * bound_low + ((low * bound_low) >> 32);
   guint64 middle_2 = low * bound_high + (middle & 0xFFFFFFFF);
@@ -118,8 +115,8 @@ struct _LycheeSampler {
   gint32 *ids;
   guint32 *distance; /* from the best, or EXCLUDED */
   guint64 *sorted;   /* those of one bucket */
-  guint32 counts[N_BUCKETS];
-  guint64 masses[N_BUCKETS];
+  guint32 counts[LYCHEE_N_BUCKETS];
+  guint64 masses[LYCHEE_N_BUCKETS];
 };
 
 enum {
@@ -137,37 +134,38 @@ static GParamSpec *props[N_PROPS];
 
 G_DEFINE_FINAL_TYPE (LycheeSampler, lychee_sampler, G_TYPE_OBJECT)
 
-static guint64 weight_table[(1 << TABLE_BITS) + 1];
+static guint64 weight_table[LYCHEE_TABLE_SIZE];
 
 /* By square roots and products alone, which IEEE 754 rounds the same everywhere. */
 static void
 fill_weight_table (void)
 {
-  double roots[TABLE_BITS], root = 0.5;
+  double roots[LYCHEE_TABLE_BITS], root = 0.5;
 
-  for (guint i = 0; i < TABLE_BITS; i++)
+  for (guint i = 0; i < LYCHEE_TABLE_BITS; i++)
     roots[i] = root = sqrt (root);
-  for (guint k = 0; k < 1 << TABLE_BITS; k++) {
+  for (guint k = 0; k < 1 << LYCHEE_TABLE_BITS; k++) {
     double power = 1;
 
-    for (guint i = 0; i < TABLE_BITS; i++)
-      if (k >> (TABLE_BITS - 1 - i) & 1)
+    for (guint i = 0; i < LYCHEE_TABLE_BITS; i++)
+      if (k >> (LYCHEE_TABLE_BITS - 1 - i) & 1)
         power *= roots[i];
-    weight_table[k] = (guint64) (power * (double) (G_GUINT64_CONSTANT (1) << WEIGHT_BITS));
+    weight_table[k] = (guint64) (power * (double) (G_GUINT64_CONSTANT (1) << LYCHEE_WEIGHT_BITS));
   }
-  weight_table[1 << TABLE_BITS] = G_GUINT64_CONSTANT (1) << (WEIGHT_BITS - 1);
+  weight_table[1 << LYCHEE_TABLE_BITS] = G_GUINT64_CONSTANT (1) << (LYCHEE_WEIGHT_BITS - 1);
 }
 
-/* The weight of a token at @distance: 2^-distance, where the best token's is 2^WEIGHT_BITS. */
+/* The weight of a token at @distance: 2^-distance, where the best token's is 2^LYCHEE_WEIGHT_BITS.
+ */
 static inline guint64
 get_weight (guint32 distance)
 {
-  guint32 octaves = distance >> OCTAVE_BITS;
-  guint32 i = (distance >> TABLE_FRACTION_BITS) & ((1 << TABLE_BITS) - 1);
-  guint64 fraction = distance & ((1 << TABLE_FRACTION_BITS) - 1);
+  guint32 octaves = distance >> LYCHEE_OCTAVE_BITS;
+  guint32 i = (distance >> LYCHEE_TABLE_FRACTION_BITS) & ((1 << LYCHEE_TABLE_BITS) - 1);
+  guint64 fraction = distance & ((1 << LYCHEE_TABLE_FRACTION_BITS) - 1);
   guint64 step = weight_table[i] - weight_table[i + 1];
 
-  return (weight_table[i] - ((step * fraction) >> TABLE_FRACTION_BITS)) >> octaves;
+  return (weight_table[i] - ((step * fraction) >> LYCHEE_TABLE_FRACTION_BITS)) >> octaves;
 }
 
 typedef float Floats __attribute__ ((vector_size (16)));
@@ -267,7 +265,7 @@ sort_bucket (LycheeSampler *sampler, const float *logits, guint bucket)
   guint n = 0;
 
   for (guint i = 0; i < sampler->n_candidates; i++)
-    if (sampler->distance[i] >> BUCKET_SHIFT == bucket)
+    if (sampler->distance[i] >> LYCHEE_BUCKET_SHIFT == bucket)
       sampler->sorted[n++] = (guint64) get_key (logits[sampler->ids[i]]) << 32 | i;
   heap_sort (sampler->sorted, n);
   return n;
@@ -283,9 +281,15 @@ exclude_sorted (LycheeSampler *sampler, guint first, guint n)
 static guint64
 get_min_weight (LycheeSampler *sampler)
 {
-  const double one = (double) (G_GUINT64_CONSTANT (1) << WEIGHT_BITS);
+  const double one = (double) (G_GUINT64_CONSTANT (1) << LYCHEE_WEIGHT_BITS);
 
   return MAX ((guint64) (sampler->min_p * one), 1);
+}
+
+static float
+get_scale (LycheeSampler *sampler)
+{
+  return (float) (M_LOG2E * (1 << LYCHEE_OCTAVE_BITS) / sampler->temperature);
 }
 
 /* A logit below which none can be chosen; not the highest such. */
@@ -293,7 +297,7 @@ static float
 find_floor (LycheeSampler *sampler, guint n_vocab, float best)
 {
   guint n_blocks = (n_vocab + BLOCK - 1) / BLOCK;
-  double nats = MAX_OCTAVES * M_LN2;
+  double nats = LYCHEE_MAX_OCTAVES * M_LN2;
   float floor;
 
   /* Where log() differs by machine, the margin takes it in; weights decide. */
@@ -320,7 +324,7 @@ weigh_candidate (LycheeSampler *sampler, guint i, guint64 min_weight)
 
   if (weight < min_weight)
     return 0;
-  sampler->masses[sampler->distance[i] >> BUCKET_SHIFT] += weight;
+  sampler->masses[sampler->distance[i] >> LYCHEE_BUCKET_SHIFT] += weight;
   return weight;
 }
 
@@ -329,8 +333,8 @@ weigh_candidate (LycheeSampler *sampler, guint i, guint64 min_weight)
 static guint64
 list_candidates (LycheeSampler *sampler, const float *logits, guint n_vocab, float best)
 {
-  const float limit = (float) MAX_OCTAVES * (1 << OCTAVE_BITS);
-  const float scale = (float) (M_LOG2E * (1 << OCTAVE_BITS) / sampler->temperature);
+  const float limit = (float) LYCHEE_MAX_OCTAVES * (1 << LYCHEE_OCTAVE_BITS);
+  const float scale = get_scale (sampler);
   const float floor = find_floor (sampler, n_vocab, best);
   const guint64 min_weight = get_min_weight (sampler);
   const gboolean count = sampler->top_k > 0;
@@ -358,7 +362,7 @@ list_candidates (LycheeSampler *sampler, const float *logits, guint n_vocab, flo
       sampler->ids[n] = i;
       sampler->distance[n] = (guint32) distance;
       if (count) {
-        sampler->counts[sampler->distance[n++] >> BUCKET_SHIFT]++;
+        sampler->counts[sampler->distance[n++] >> LYCHEE_BUCKET_SHIFT]++;
       } else {
         guint64 weight = weigh_candidate (sampler, n, min_weight);
 
@@ -379,14 +383,15 @@ keep_top_k (LycheeSampler *sampler, const float *logits)
   guint64 total = 0;
   guint n = 0, bucket;
 
-  for (bucket = 0; bucket < N_BUCKETS && n + sampler->counts[bucket] < sampler->top_k; bucket++)
+  for (bucket = 0; bucket < LYCHEE_N_BUCKETS && n + sampler->counts[bucket] < sampler->top_k;
+       bucket++)
     n += sampler->counts[bucket];
-  if (bucket < N_BUCKETS)
+  if (bucket < LYCHEE_N_BUCKETS)
     exclude_sorted (sampler, sampler->top_k - n, sort_bucket (sampler, logits, bucket));
   for (guint i = 0; i < sampler->n_candidates; i++) {
     guint64 weight = 0;
 
-    if (sampler->distance[i] >> BUCKET_SHIFT <= bucket)
+    if (sampler->distance[i] >> LYCHEE_BUCKET_SHIFT <= bucket)
       weight = weigh_candidate (sampler, i, min_weight);
     if (weight == 0)
       sampler->distance[i] = EXCLUDED;
@@ -441,7 +446,7 @@ draw (LycheeSampler *sampler, const float *logits, guint n_vocab, float best)
   for (guint i = 0; i < sampler->n_candidates; i++) {
     guint64 weight;
 
-    if (sampler->distance[i] >> BUCKET_SHIFT != bucket)
+    if (sampler->distance[i] >> LYCHEE_BUCKET_SHIFT != bucket)
       continue;
     weight = get_weight (sampler->distance[i]);
     if (at < weight)
@@ -525,6 +530,31 @@ lychee_sampler_sample (LycheeSampler *sampler, const float *logits, guint n_voca
                                 : choose_best (sampler, logits, best);
   lychee_sampler_accept (sampler, id);
   return id;
+}
+
+void
+lychee_sampler_describe (LycheeSampler *sampler, LycheeSampling *sampling)
+{
+  gboolean greedy = !(sampler->temperature > 0);
+
+  *sampling = (LycheeSampling){
+    .greedy = greedy,
+    .scale = greedy ? 0 : get_scale (sampler),
+    .penalty = (float) sampler->penalty,
+    .top_k = sampler->top_k,
+    .top_p = sampler->top_p,
+    .min_weight = get_min_weight (sampler),
+    .random = greedy ? 0 : pcg32_next_64 (&sampler->pcg),
+    .history = sampler->history,
+    .n_history = sampler->penalty == 1 ? 0 : sampler->n_history,
+  };
+}
+
+const guint64 *
+lychee_sampler_get_weights (void)
+{
+  g_type_class_unref (g_type_class_ref (LYCHEE_TYPE_SAMPLER)); /* fills the table */
+  return weight_table;
 }
 
 /**

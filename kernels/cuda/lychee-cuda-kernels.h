@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include "../lychee-ranking.h"
+#include "../lychee-sampling.h"
 #include "lychee-cuda.h"
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
@@ -101,6 +102,24 @@ typedef struct {
   float *logits;     /* [n_rows][n] */
 } LycheeCudaLogits;
 int lychee_cuda_logits (const LycheeCudaLogits *params, cudaStream_t stream);
+
+/* Chooses a token from logits, which are changed: four launches. */
+#define LYCHEE_CUDA_SAMPLE_TILE 256
+typedef struct {
+  int n;                              /* logits */
+  const LycheeCudaSampling *sampling; /* in device memory, as all */
+  const int *history;
+  const unsigned long long *table; /* [LYCHEE_TABLE_SIZE] */
+  float *logits;                   /* [n] */
+  /* For the kernels: */
+  float *penalised;           /* [n_history] */
+  float *tile_max;            /* [tiles] */
+  unsigned long long *masses; /* [LYCHEE_N_BUCKETS] */
+  unsigned *counts;           /* the same */
+  int *members;               /* [n] */
+  int *chosen;                /* [1] its id; INT_MAX: no logit is a number */
+} LycheeCudaSample;
+int lychee_cuda_sample (const LycheeCudaSample *params, cudaStream_t stream);
 
 /* float32 to @type and back */
 typedef struct {
@@ -220,6 +239,27 @@ typedef struct {
   int n_exact;
 } LycheeCudaMerge;
 int lychee_cuda_merge (const LycheeCudaMerge *params, cudaStream_t stream);
+
+/* After a layer's merge: which part of the queries' attention rows @first .. @first + @n_rows - 1
+ * got, as far as they were read, added up by bins. They stand before the pass's tokens. */
+#define LYCHEE_CUDA_WEIGHT_ONE 4294967296.0f
+typedef struct {
+  int head_dim, n_heads, n_kv_heads, n_tokens, block_tokens;
+  float scale;
+  const float *q; /* [n_tokens][n_heads][head_dim] */
+  const LycheeCudaStep *step;
+  const void *const *pages; /* f16 */
+  size_t layer_offset;
+  const LycheeCudaSelection *selection; /* NULL: all were read */
+  const int *selected;
+  int budget;
+  const float *log_mass; /* as the merge leaves it */
+  int first, n_rows, n_bins;
+  const unsigned *bins; /* [n_rows], runs of equal ones */
+  unsigned long long
+      *sums; /* [n_heads][n_bins], in units of 1 / LYCHEE_CUDA_WEIGHT_ONE; added to */
+} LycheeCudaWeigh;
+int lychee_cuda_weigh (const LycheeCudaWeigh *params, cudaStream_t stream);
 
 /* Whether there are kernels for heads of this size. */
 int lychee_cuda_has_head_dim (int head_dim);

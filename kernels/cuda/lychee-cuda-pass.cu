@@ -4,6 +4,7 @@
 
 #include "lychee-cuda-worker.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -76,6 +77,15 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   plan.output = pass->output;
   plan.sparse = pass->sparse;
   plan.n_pages = w->n_pages;
+  plan.n_history = w->n_history;
+  if (pass->weigh && w->weights.n_rows > 0) {
+    plan.weigh = 1;
+    plan.weigh_first = w->weights.first;
+    plan.weigh_rows = w->weights.n_rows;
+    plan.weigh_bins = w->weights.n_bins;
+    plan.weigh_begin = w->weights.layer_begin;
+    plan.weigh_end = w->weights.layer_end;
+  }
   plan.n_splits = plan_splits (w, round_up (n_keys), SPLIT_KEYS, blocks);
   if (has_local (w->model))
     plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
@@ -102,6 +112,22 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   return plan;
 }
 
+/* The memory that choosing a token needs. */
+static int
+need_choice (LycheeCudaWorker *w, LycheeCudaError *error)
+{
+  size_t n = (size_t) w->model->hparams.n_vocab;
+  size_t tiles = (n + LYCHEE_CUDA_SAMPLE_TILE - 1) / LYCHEE_CUDA_SAMPLE_TILE;
+
+  return lychee_cuda_need (w, &w->penalised, (size_t) w->n_history * 4, false, error) ||
+         lychee_cuda_need (w, &w->tile_max, tiles * 4, false, error) ||
+         lychee_cuda_need (w, &w->masses, LYCHEE_N_BUCKETS * 8, false, error) ||
+         lychee_cuda_need (w, &w->counts, LYCHEE_N_BUCKETS * 4, false, error) ||
+         lychee_cuda_need (w, &w->members, n * 4, false, error) ||
+         lychee_cuda_need (w, &w->chosen, 4, false, error) ||
+         lychee_cuda_need (w, &w->chosen_host, 4, true, error);
+}
+
 static int
 need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *error)
 {
@@ -109,8 +135,8 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
   size_t n_rows = (size_t) plan.n_tokens * h.n_heads;
   size_t splits = (size_t) plan.n_splits;
   size_t outputs = plan.output == LYCHEE_CUDA_OUTPUT_ALL    ? (size_t) plan.n_tokens
-                   : plan.output == LYCHEE_CUDA_OUTPUT_LAST ? 1
-                                                            : 0;
+                   : plan.output == LYCHEE_CUDA_OUTPUT_NONE ? 0
+                                                            : 1;
 
   if ((size_t) plan.n_window_splits > splits)
     splits = (size_t) plan.n_window_splits;
@@ -121,6 +147,9 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
       lychee_cuda_need (w, &w->o, splits * n_rows * (size_t) h.head_dim * 4, false, error) ||
       lychee_cuda_need (w, &w->logits, outputs * (size_t) h.n_vocab * 4, false, error) ||
       lychee_cuda_need (w, &w->logits_host, outputs * (size_t) h.n_vocab * 4, true, error))
+    return error->status;
+  if ((plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN && need_choice (w, error)) ||
+      (plan.weigh && lychee_cuda_need (w, &w->log_mass, n_rows * 4, false, error)))
     return error->status;
   if (!plan.sparse)
     return 0;
@@ -155,10 +184,14 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
 
   if (pass->n_pages > w->n_pages)
     w->n_pages = round_up (pass->n_pages);
+  if (pass->sampling && pass->sampling->n_history > w->n_history)
+    w->n_history = round_up (pass->sampling->n_history);
+  w->sampling_at = 64;
   w->ids_at = 256;
   w->frequency_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
   w->heads_at = w->frequency_at + 2 * n_frequency * sizeof (double);
-  w->pages_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
+  w->history_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
+  w->pages_at = w->history_at + (size_t) w->n_history * sizeof (int);
   w->control_size = w->pages_at + (size_t) w->n_pages * sizeof (void *);
   if (lychee_cuda_need (w, &w->control, w->control_size, false, error) ||
       lychee_cuda_need (w, &w->control_host, w->control_size, true, error))
@@ -172,6 +205,10 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
           n_frequency * sizeof (double));
   if (pass->heads)
     memcpy (host + w->heads_at, pass->heads, n_heads * sizeof (LycheeCudaHead));
+  if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN) {
+    memcpy (host + w->sampling_at, pass->sampling, sizeof *pass->sampling);
+    memcpy (host + w->history_at, pass->history, (size_t) pass->sampling->n_history * sizeof (int));
+  }
   memcpy (host + w->pages_at, pass->pages, (size_t) pass->n_pages * sizeof (void *));
   return lychee_cuda_check ((int) cudaMemcpyAsync (w->control.data, host,
                                 w->pages_at + (size_t) pass->n_pages * sizeof (void *),
@@ -265,12 +302,36 @@ merge (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int n_splits, LycheeCuda
   return check_kernel (lychee_cuda_merge (&params, w->stream), "merge", error);
 }
 
+/* Whether attention of a layer that is not local is added up. */
+static bool
+is_weighed (const LycheeCudaPlan &plan, int layer)
+{
+  return plan.weigh && layer >= plan.weigh_begin && layer < plan.weigh_end;
+}
+
+/* Adds up what has just been merged. */
+static int
+weigh (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, const LycheeCudaAttend &a,
+    LycheeCudaError *error)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+  LycheeCudaWeigh params = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, a.block_tokens,
+    a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected, a.budget,
+    lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows, plan.weigh_bins,
+    lychee_cuda_get<unsigned> (w->bins),
+    lychee_cuda_get<unsigned long long> (w->sums) +
+        (size_t) (layer - plan.weigh_begin) * h.n_heads * plan.weigh_bins };
+
+  return check_kernel (lychee_cuda_weigh (&params, w->stream), "weigh", error);
+}
+
 static int
 attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool local,
     LycheeCudaType type, void *output, float *log_mass, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
   LycheeCudaAttend a = describe_attention (w, layer);
+  bool weighed;
   int code;
 
   a.n_tokens = a.block_tokens = plan.n_tokens;
@@ -278,8 +339,12 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
   code = has_few_queries (h, plan.n_tokens) ? lychee_cuda_attend (&a, w->stream)
                                             : lychee_cuda_attend_chunk (&a, w->stream);
+  weighed = !log_mass && !local && is_weighed (plan, layer);
+  if (weighed)
+    log_mass = lychee_cuda_get<float> (w->log_mass);
   return check_kernel (code, "attend", error) ||
-         merge (w, plan, a.n_splits, type, output, log_mass, a.n_splits, error);
+         merge (w, plan, a.n_splits, type, output, log_mass, a.n_splits, error) ||
+         (weighed && weigh (w, plan, layer, a, error));
 }
 
 static int
@@ -312,7 +377,10 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
   a.max_nodes = plan.max_nodes;
   if (check_kernel (lychee_cuda_search (&s, w->stream), "search", error) ||
       check_kernel (lychee_cuda_attend (&a, w->stream), "attend", error) ||
-      merge (w, plan, n_splits, h.type, w->attended.data, nullptr, 0, error))
+      merge (w, plan, n_splits, h.type, w->attended.data,
+          is_weighed (plan, layer) ? lychee_cuda_get<float> (w->log_mass) : nullptr, n_splits,
+          error) ||
+      (is_weighed (plan, layer) && weigh (w, plan, layer, a, error)))
     return error->status;
   if (!audited)
     return 0;
@@ -355,7 +423,7 @@ run_layer (
           ? attend_sparse (w, plan, i, i == audit_layer, error)
           : attend_dense (w, plan, i, layer.local, h.type, attended, nullptr, error))
     return error->status;
-  if (is_last && plan.output == LYCHEE_CUDA_OUTPUT_LAST) {
+  if (is_last && plan.output != LYCHEE_CUDA_OUTPUT_ALL) {
     attended += (size_t) (n - 1) * n_q;
     x += (size_t) (n - 1) * h.n_embd;
     n = 1;
@@ -398,11 +466,30 @@ begin_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *
   return 0;
 }
 
+/* The token that follows, of the logits of one. */
+static int
+choose (LycheeCudaWorker *w, LycheeCudaError *error)
+{
+  char *control = lychee_cuda_get<char> (w->control);
+  LycheeCudaSample sample = { w->model->hparams.n_vocab,
+    reinterpret_cast<LycheeCudaSampling *> (control + w->sampling_at),
+    reinterpret_cast<int *> (control + w->history_at),
+    lychee_cuda_get<unsigned long long> (w->table), lychee_cuda_get<float> (w->logits),
+    lychee_cuda_get<float> (w->penalised), lychee_cuda_get<float> (w->tile_max),
+    lychee_cuda_get<unsigned long long> (w->masses), lychee_cuda_get<unsigned> (w->counts),
+    lychee_cuda_get<int> (w->members), lychee_cuda_get<int> (w->chosen) };
+
+  return check_kernel (lychee_cuda_sample (&sample, w->stream), "sample", error) ||
+         lychee_cuda_check ((int) cudaMemcpyAsync (w->chosen_host.data, w->chosen.data,
+                                sizeof (int), cudaMemcpyDeviceToHost, w->stream),
+             "the CUDA device failed in copying", error);
+}
+
 static int
 finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  int first = plan.output == LYCHEE_CUDA_OUTPUT_LAST ? plan.n_tokens - 1 : 0;
+  int first = plan.output == LYCHEE_CUDA_OUTPUT_ALL ? 0 : plan.n_tokens - 1;
   int n = plan.n_tokens - first;
   float *x = lychee_cuda_get<float> (w->x) + (size_t) first * h.n_embd;
   size_t rows = (size_t) h.n_layers * 2 * h.n_kv_heads * h.head_dim * plan.n_tokens * 2;
@@ -416,9 +503,12 @@ finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError 
             lychee_cuda_get<float> (w->logits), false, error) ||
         ((logits.bias || logits.scale != 1 || logits.cap > 0) &&
             check_kernel (lychee_cuda_logits (&logits, w->stream), "logits", error)) ||
-        lychee_cuda_check ((int) cudaMemcpyAsync (w->logits_host.data, w->logits.data,
-                               (size_t) n * h.n_vocab * 4, cudaMemcpyDeviceToHost, w->stream),
-            "the CUDA device failed in copying", error))
+        (plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN
+                ? choose (w, error)
+                : lychee_cuda_check (
+                      (int) cudaMemcpyAsync (w->logits_host.data, w->logits.data,
+                          (size_t) n * h.n_vocab * 4, cudaMemcpyDeviceToHost, w->stream),
+                      "the CUDA device failed in copying", error)))
       return error->status;
   }
   return lychee_cuda_check ((int) cudaMemcpyAsync (w->rows_host.data, w->rows.data, rows,
@@ -549,7 +639,7 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
     return error->status;
   }
   plan.generation = w->generation;
-  if (pass->n_tokens == 1 && pass->output == LYCHEE_CUDA_OUTPUT_LAST && !pass->index && !audited)
+  if (pass->n_tokens == 1 && pass->output != LYCHEE_CUDA_OUTPUT_NONE && !pass->index && !audited)
     status = run_graph (w, plan, &now, error);
   else
     status = run_layers (w, plan, &now, error);
@@ -572,8 +662,12 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   result->rows_read = counted[1];
   result->rows_estimated = counted[2];
   result->rows = lychee_cuda_get<uint16_t> (w->rows_host);
-  result->logits =
-      pass->output == LYCHEE_CUDA_OUTPUT_NONE ? nullptr : lychee_cuda_get<float> (w->logits_host);
+  if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN)
+    result->chosen = *lychee_cuda_get<int> (w->chosen_host) == INT_MAX
+                         ? -1
+                         : *lychee_cuda_get<int> (w->chosen_host);
+  else if (pass->output != LYCHEE_CUDA_OUTPUT_NONE)
+    result->logits = lychee_cuda_get<float> (w->logits_host);
   if (audited)
     finish_audit (w, result);
   return 0;

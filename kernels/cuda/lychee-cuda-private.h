@@ -51,12 +51,15 @@ size_t lychee_cuda_model_get_bytes (LycheeCudaModel *model);
 int lychee_cuda_model_set (LycheeCudaModel *model, int layer, LycheeCudaTensor tensor, size_t first,
     size_t n, const float *values, LycheeCudaError *error);
 
-int lychee_cuda_worker_new (
-    LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error);
+int lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weights,
+    LycheeCudaWorker **worker, LycheeCudaError *error);
 void lychee_cuda_worker_free (LycheeCudaWorker *worker);
 int lychee_cuda_worker_upload (LycheeCudaWorker *worker, int n, void *const *to,
     const void *const *from, const size_t *sizes, LycheeCudaError *error);
 int lychee_cuda_worker_place (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
     LycheeCudaPlaces *places, LycheeCudaError *error);
+int lychee_cuda_worker_set_weights (
+    LycheeCudaWorker *worker, const LycheeCudaWeights *weights, LycheeCudaError *error);
+int lychee_cuda_worker_add_weights (LycheeCudaWorker *worker, float *sum, LycheeCudaError *error);
 int lychee_cuda_worker_run (LycheeCudaWorker *worker, const LycheeCudaPass *pass,
     LycheeCudaResult *result, LycheeCudaError *error);

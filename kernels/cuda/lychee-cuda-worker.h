@@ -22,7 +22,10 @@ struct LycheeCudaPlan {
   float beam;
   int block_tokens, max_nodes, max_leaves;
   int n_splits, n_window_splits, n_sparse_splits, n_rest_splits;
-  int n_pages;         /* room in the table */
+  int n_pages;   /* room in the table */
+  int n_history; /* and in what was chosen before */
+  int weigh;     /* where attention is added up: */
+  int weigh_first, weigh_rows, weigh_bins, weigh_begin, weigh_end;
   unsigned generation; /* of the worker's memory */
 };
 
@@ -50,10 +53,14 @@ struct LycheeCudaWorker {
   /* And pinned, on the host: */
   LycheeCudaBuffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
   LycheeCudaBuffer upload, pieces;
+  /* Of sampling, the last two of them on the host and on the device: */
+  LycheeCudaBuffer table, penalised, tile_max, masses, counts, members, chosen, chosen_host;
+  LycheeCudaBuffer bins, sums, log_mass, sums_host;
+  LycheeCudaWeights weights; /* without the bins; no rows: nothing is added up */
   LycheeCudaBuffer upkeep, placed, upkeep_host, placed_host;
   /* Where things are in the control block: */
-  size_t ids_at, frequency_at, heads_at, pages_at, control_size;
-  int n_pages;
+  size_t sampling_at, ids_at, frequency_at, heads_at, history_at, pages_at, control_size;
+  int n_pages, n_history;
 };
 
 /* Sees to it that @buffer has @size bytes. What was in it is lost when it grows. */

@@ -124,7 +124,20 @@ typedef enum {
   LYCHEE_CUDA_OUTPUT_NONE,
   LYCHEE_CUDA_OUTPUT_LAST,
   LYCHEE_CUDA_OUTPUT_ALL,
+  LYCHEE_CUDA_OUTPUT_CHOSEN, /* a token that is chosen from the logits of the last */
 } LycheeCudaOutput;
+
+/* How a token is chosen: see lib/lychee-sampler.c. */
+typedef struct {
+  int greedy;
+  float scale;   /* of distances from the best logit, in units of sampling's octaves */
+  float penalty; /* of tokens in the history; 1: none */
+  int n_history;
+  unsigned long long top_k; /* 0: all */
+  double top_p;             /* 1: all */
+  unsigned long long min_weight;
+  unsigned long long random; /* 64 bits */
+} LycheeCudaSampling;
 
 /* Called before a layer's search in passes that are not captured, while the device computes the
  * layers before it: brings the layer's index up to date and puts its heads into @heads
@@ -151,17 +164,28 @@ typedef struct {
   const LycheeCudaHead *heads; /* [n_layers][n_kv_heads], if all are up to date; else NULL, and */
   LycheeCudaIndexFunc index;   /* this is asked, layer by layer */
   void *index_data;
-  int max_nodes, max_node_rows; /* of all heads */
-  int audit_layer;              /* answered densely too; -1: none */
+  int max_nodes, max_node_rows;       /* of all heads */
+  const LycheeCudaSampling *sampling; /* for OUTPUT_CHOSEN */
+  const int *history;                 /* [n_history] of it */
+  int weigh;                          /* attention is added up: see worker_set_weights () */
+  int audit_layer;                    /* answered densely too; -1: none */
 } LycheeCudaPass;
 
 typedef struct {
-  const float *logits;  /* [rows of the output][n_vocab] */
+  const float *logits;  /* [rows of the output][n_vocab], NULL for OUTPUT_NONE and _CHOSEN */
+  int chosen;           /* -1: no logit is a number */
   const uint16_t *rows; /* [n_layers][K, V][n_kv_heads][n_tokens][head_dim] what was computed */
   unsigned long long nodes_scored, rows_read, rows_estimated;
   int audited; /* whether these are there: means over all heads */
   double missed_mass, error;
 } LycheeCudaResult; /* valid until the worker's next pass */
+
+/* Where attention is added up, by runs of rows. */
+typedef struct {
+  int first, n_rows, n_bins;
+  const unsigned *bins;       /* [n_rows] */
+  int layer_begin, layer_end; /* of these layers, less local ones */
+} LycheeCudaWeights;
 
 /* Rows that are to go into the indexes of all layers. */
 typedef struct {
@@ -202,13 +226,20 @@ typedef struct {
   int (*model_set) (LycheeCudaModel *model, int layer, LycheeCudaTensor tensor, size_t first,
       size_t n, const float *values, LycheeCudaError *error);
 
-  int (*worker_new) (LycheeCudaModel *model, LycheeCudaWorker **worker, LycheeCudaError *error);
+  /* @weights: [LYCHEE_TABLE_SIZE] of lychee-sampling.h */
+  int (*worker_new) (LycheeCudaModel *model, const unsigned long long *weights,
+      LycheeCudaWorker **worker, LycheeCudaError *error);
   void (*worker_free) (LycheeCudaWorker *worker);
   /* Copies @n blocks; to[i] is in device memory, sizes are multiples of 4. */
   int (*worker_upload) (LycheeCudaWorker *worker, int n, void *const *to, const void *const *from,
       const size_t *sizes, LycheeCudaError *error);
   int (*worker_place) (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
       LycheeCudaPlaces *places, LycheeCudaError *error);
+  /* Begins sums anew. */
+  int (*worker_set_weights) (
+      LycheeCudaWorker *worker, const LycheeCudaWeights *weights, LycheeCudaError *error);
+  /* Adds them to @sum, [layers][n_heads][n_bins]. */
+  int (*worker_add_weights) (LycheeCudaWorker *worker, float *sum, LycheeCudaError *error);
   int (*worker_run) (LycheeCudaWorker *worker, const LycheeCudaPass *pass, LycheeCudaResult *result,
       LycheeCudaError *error);
 } LycheeCudaApi;

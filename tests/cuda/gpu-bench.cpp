@@ -260,7 +260,12 @@ bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths)
     must_api (
         api->model_set (model, i, LYCHEE_CUDA_FFN_NORM, 0, embd, ones.data (), &error), error);
   }
-  must_api (api->worker_new (model, &worker, &error), error);
+  /* As lib/lychee-sampler.c has it, nearly. */
+  std::vector<unsigned long long> weights (LYCHEE_TABLE_SIZE);
+  for (int i = 0; i < LYCHEE_TABLE_SIZE; i++)
+    weights[(size_t) i] = (unsigned long long) ldexp (
+        exp2 (-i / (double) (LYCHEE_TABLE_SIZE - 1)), LYCHEE_WEIGHT_BITS);
+  must_api (api->worker_new (model, weights.data (), &worker, &error), error);
   printf ("  \"model_gb\": %.2f,\n  \"load_ms\": %.0f,\n  \"model\": [\n",
       (double) api->model_get_bytes (model) / 1e9, now_ms () - begun);
   for (size_t i = 0; i < lengths.size (); i++) {

@@ -105,6 +105,26 @@ atomicMax (T *at, T value)
   return old;
 }
 
+template <typename T>
+static inline T
+atomicMin (T *at, T value)
+{
+  T old = *at;
+
+  *at = old < value ? old : value;
+  return old;
+}
+
+static inline unsigned long long
+__umul64hi (unsigned long long x, unsigned long long y)
+{
+  return (unsigned long long) ((unsigned __int128) x * y >> 64);
+}
+static inline float
+__fmul_rn (float x, float y)
+{
+  return x * y;
+}
 static inline int
 __popc (unsigned x)
 {
