@@ -2,7 +2,12 @@
 
 #include "gstlycheedecoder-private.h"
 
+#include "lychee-drain.h"
 #include "lychee-element.h"
+
+/* So long an answer waits for the words that are on their way when it is asked for, in
+ * microseconds: reading may be far behind. */
+#define DRAIN_LIMIT (2 * G_USEC_PER_SEC)
 
 /* The threads that answer */
 
@@ -173,7 +178,7 @@ gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data)
 
 /* Asking, in any thread */
 
-/* Notes what has been read up to now, and names @ask. */
+/* Notes what has been read up to now. */
 static gboolean
 take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
 {
@@ -186,21 +191,29 @@ take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
   format = self->format;
   start = self->start;
   ask->truncated = self->truncated;
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_take_snapshot (ask, cache, format, start, error);
+}
+
+static void
+name_ask (GstLycheeDecoder *self, LycheeAsk *ask)
+{
+  GST_OBJECT_LOCK (self);
   ask->json = self->json;
   self->n_asked++;
   if (ask->id == NULL)
     ask->id = g_strdup_printf ("%" G_GUINT64_FORMAT, self->n_asked);
   GST_OBJECT_UNLOCK (self);
-  return lychee_ask_take_snapshot (ask, cache, format, start, error);
 }
 
-/* Puts @ask into the queue. FALSE where nothing is taken. That there is no memory for the snapshot
- * is reported as the answer. */
 gboolean
-gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask)
+gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *drain)
 {
+  g_autoptr (GstEvent) event = drain;
   g_autoptr (GError) error = NULL;
+  gint64 until = 0;
 
+  name_ask (self, ask);
   if (!take_snapshot (self, ask, &error)) {
     GstStructure *description = lychee_answer_describe (ask, NULL, "failed", error->message);
 
@@ -210,7 +223,53 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask)
         GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
     return TRUE;
   }
-  return lychee_answer_queue_ask (self->queue, ask, ask->json);
+  if (event != NULL) {
+    ask->drain = gst_event_get_seqnum (event);
+    until = g_get_monotonic_time () + DRAIN_LIMIT;
+  }
+  if (!lychee_answer_queue_ask (self->queue, ask, ask->json, until))
+    return FALSE;
+  if (event != NULL) {
+    guint32 number = ask->drain;
+
+    if (!gst_pad_push_event (self->sinkpad, g_steal_pointer (&event)))
+      lychee_answer_queue_release (self->queue, number, NULL, NULL);
+  }
+  return TRUE;
+}
+
+static void
+renew_snapshot (LycheeAsk *ask, gpointer self)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!take_snapshot (self, ask, &error))
+    GST_INFO_OBJECT (self, "%s", error->message);
+}
+
+/* Who sent a `lychee-drain`, among its fields. */
+#define DRAIN_SENDER "lychee-decoder"
+
+static GstEvent *
+new_drain (GstLycheeDecoder *self)
+{
+  return gst_event_new_custom (GST_EVENT_CUSTOM_UPSTREAM,
+      gst_structure_new (LYCHEE_DRAIN_EVENT, DRAIN_SENDER, G_TYPE_POINTER, self, NULL));
+}
+
+void
+gst_lychee_decoder_end_drain (GstLycheeDecoder *self, GstEvent *event)
+{
+  const GValue *sender = gst_structure_get_value (gst_event_get_structure (event), DRAIN_SENDER);
+
+  /* That of another decoder is nobody's business downstream. */
+  if (sender == NULL) {
+    lychee_answer_queue_push_event (self->queue, event);
+    return;
+  }
+  if (g_value_get_pointer (sender) == self)
+    lychee_answer_queue_release (self->queue, gst_event_get_seqnum (event), renew_snapshot, self);
+  gst_event_unref (event);
 }
 
 LycheeAsk *
@@ -226,8 +285,9 @@ gst_lychee_decoder_new_ask (GstLycheeDecoder *self, LycheeAskKind kind)
   return lychee_ask_new (kind, question);
 }
 
-char *
-gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStructure *options)
+static char *
+ask_question (
+    GstLycheeDecoder *self, const char *prompt, const GstStructure *options, gboolean in_order)
 {
   g_autoptr (LycheeAsk) ask = gst_lychee_decoder_new_ask (self, LYCHEE_ASK_QUESTION);
   g_autoptr (GError) error = NULL;
@@ -238,7 +298,7 @@ gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStr
   }
   if (prompt != NULL)
     lychee_question_set_prompt (ask->question, prompt);
-  if (!gst_lychee_decoder_submit (self, ask)) {
+  if (!gst_lychee_decoder_submit (self, ask, in_order ? NULL : new_drain (self))) {
     GST_ELEMENT_WARNING (self, CORE, STATE_CHANGE,
         ("“%s” was not asked: the decoder answers while it is PAUSED or PLAYING and the stream "
          "goes on.",
@@ -249,20 +309,25 @@ gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStr
   return g_strdup (ask->id);
 }
 
+char *
+gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStructure *options)
+{
+  return ask_question (self, prompt, options, FALSE);
+}
+
 guint
 gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id)
 {
   return lychee_answer_queue_cancel (self->queue, id);
 }
 
-/* Takes @event if it is one by which to ask or cancel. */
 gboolean
-gst_lychee_decoder_take_event (GstLycheeDecoder *self, GstEvent *event)
+gst_lychee_decoder_take_event (GstLycheeDecoder *self, GstEvent *event, gboolean in_order)
 {
   const GstStructure *structure = gst_event_get_structure (event);
 
   if (gst_event_has_name (event, LYCHEE_ASK_EVENT))
-    g_free (gst_lychee_decoder_ask (self, NULL, structure));
+    g_free (ask_question (self, NULL, structure, in_order));
   else if (gst_event_has_name (event, LYCHEE_CANCEL_EVENT))
     gst_lychee_decoder_cancel (self, gst_structure_get_string (structure, "id"));
   else

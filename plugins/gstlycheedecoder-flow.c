@@ -2,6 +2,7 @@
 
 #include "gstlycheedecoder-private.h"
 
+#include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-reading.h"
@@ -15,7 +16,7 @@ ask_for_summary (GstLycheeDecoder *self, GstClockTime from, GstClockTime to)
   if (self->summary != NULL && lychee_answer_queue_withdraw (self->queue, self->summary))
     from = self->summary_from;
   lychee_question_set_range (ask->question, from, to);
-  gst_lychee_decoder_submit (self, ask);
+  gst_lychee_decoder_submit (self, ask, NULL);
   g_clear_pointer (&self->summary, lychee_ask_unref);
   self->summary = ask;
   self->summary_from = from;
@@ -157,7 +158,7 @@ gst_lychee_decoder_end (GstLycheeDecoder *self, GstEvent *event)
   g_autoptr (LycheeAsk) ask = gst_lychee_decoder_new_ask (self, LYCHEE_ASK_FINAL);
 
   if (*lychee_question_get_prompt (ask->question) != '\0')
-    gst_lychee_decoder_submit (self, ask);
+    gst_lychee_decoder_submit (self, ask, NULL);
   return lychee_answer_queue_push_event (self->queue, event);
 }
 
@@ -211,8 +212,14 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     return gst_lychee_decoder_gap (self, event);
   case GST_EVENT_CUSTOM_DOWNSTREAM:
   case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
-    if (gst_lychee_decoder_take_event (self, event))
+    /* The elements before this one handed on what they held when it passed them. */
+    if (gst_lychee_decoder_take_event (
+            self, event, GST_EVENT_TYPE (event) == GST_EVENT_CUSTOM_DOWNSTREAM))
       return GST_FLOW_OK;
+    if (gst_event_has_name (event, LYCHEE_DRAIN_EVENT)) {
+      gst_lychee_decoder_end_drain (self, event);
+      return GST_FLOW_OK;
+    }
     if (gst_event_has_name (event, "lychee-truncated")) {
       GST_OBJECT_LOCK (self);
       self->truncated = TRUE;
@@ -239,7 +246,8 @@ gst_lychee_decoder_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
     gst_event_unref (event);
     return TRUE;
   }
-  return gst_lychee_decoder_take_event (self, event) || gst_pad_event_default (pad, parent, event);
+  return gst_lychee_decoder_take_event (self, event, FALSE) ||
+         gst_pad_event_default (pad, parent, event);
 }
 
 gboolean

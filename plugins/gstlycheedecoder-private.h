@@ -75,15 +75,19 @@ void gst_lychee_decoder_forget_transcript (GstLycheeDecoder *self);
 /* The signals, in any thread. */
 char *gst_lychee_decoder_ask (
     GstLycheeDecoder *self, const char *prompt, const GstStructure *options);
+/* What waited upstream when a question was asked has been read, up to @event. Takes it. */
+void gst_lychee_decoder_end_drain (GstLycheeDecoder *self, GstEvent *event);
 guint gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id);
-/* Takes @event if it is one by which to ask or cancel. */
-gboolean gst_lychee_decoder_take_event (GstLycheeDecoder *self, GstEvent *event);
+/* Takes @event if it is one by which to ask or cancel. @in_order: all that was said before it has
+ * been read. */
+gboolean gst_lychee_decoder_take_event (GstLycheeDecoder *self, GstEvent *event, gboolean in_order);
 
 /* A question as the properties have it. (transfer full) */
 LycheeAsk *gst_lychee_decoder_new_ask (GstLycheeDecoder *self, LycheeAskKind kind);
-/* Puts @ask into the queue. FALSE where nothing is taken. That there is no memory for the snapshot
- * is reported as the answer. */
-gboolean gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask);
+/* Puts @ask into the queue; @drain (nullable) goes upstream, and the answer does not begin before
+ * it comes back with all words that wait. Takes it. FALSE where nothing is taken. That there is no
+ * memory for the snapshot is reported as the answer. */
+gboolean gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *drain);
 /* Makes the answer of a job of the queue, in a thread of the queue. */
 void gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data);
 

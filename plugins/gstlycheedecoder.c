@@ -284,7 +284,7 @@ gst_lychee_decoder_class_init (GstLycheeDecoderClass *klass)
    * @prompt: (nullable): what to ask; %NULL: what @options or #lycheedecoder:prompt say
    * @options: (nullable): the fields of `lychee-ask`, under any name
    *
-   * Asks about what has been read up to now. The answer goes downstream, and a message
+   * Asks about what has been said up to now. The answer goes downstream, and a message
    * `lychee-answer` follows when it has ended.
    *
    * Returns: (transfer full) (nullable): the answer's id; %NULL, and a warning message that says
@@ -517,7 +517,7 @@ gst_lychee_decoder_get_property (GObject *object, guint id, GValue *value, GPara
 static gboolean
 gst_lychee_decoder_send_event (GstElement *element, GstEvent *event)
 {
-  return gst_lychee_decoder_take_event (GST_LYCHEE_DECODER (element), event) ||
+  return gst_lychee_decoder_take_event (GST_LYCHEE_DECODER (element), event, FALSE) ||
          GST_ELEMENT_CLASS (parent_class)->send_event (element, event);
 }
 

@@ -13,6 +13,7 @@ struct _LycheeJob {
 
   /* under the queue's lock */
   gboolean interleave;
+  gint64 until;     /* it does not begin before; monotonic */
   gboolean dropped; /* what comes of it goes nowhere */
   gboolean spoke;   /* something of it was pushed */
   gboolean done;
@@ -348,12 +349,20 @@ queue_loop (gpointer user_data)
 
 /* The threads that make answers */
 
-/* With the lock: whether a worker may take up a job. */
-static gboolean
-can_begin (LycheeAnswerQueue *queue)
+/* With the lock: the job that a worker may take up, or NULL, and until when it waits for one. */
+static LycheeJob *
+take_job (LycheeAnswerQueue *queue, gint64 *until)
 {
-  return queue->waiting.length > 0 && queue->pace != PACE_PAUSED &&
-         queue->running->len < queue->max_workers;
+  LycheeJob *job = g_queue_peek_head (&queue->waiting);
+
+  *until = 0;
+  if (job == NULL || queue->pace == PACE_PAUSED || queue->running->len >= queue->max_workers)
+    return NULL;
+  if (job->until > g_get_monotonic_time ()) {
+    *until = job->until;
+    return NULL;
+  }
+  return g_queue_pop_head (&queue->waiting);
 }
 
 static gpointer
@@ -361,14 +370,17 @@ work (gpointer user_data)
 {
   LycheeAnswerQueue *queue = user_data;
   LycheeJob *job;
+  gint64 until;
 
   g_mutex_lock (&queue->lock);
-  for (;;) {
-    while (queue->active && !can_begin (queue))
-      g_cond_wait (&queue->changed, &queue->lock);
-    if (!queue->active)
-      break;
-    job = g_queue_pop_head (&queue->waiting);
+  while (queue->active) {
+    if ((job = take_job (queue, &until)) == NULL) {
+      if (until > 0)
+        g_cond_wait_until (&queue->changed, &queue->lock, until);
+      else
+        g_cond_wait (&queue->changed, &queue->lock);
+      continue;
+    }
     g_ptr_array_add (queue->running, job);
     g_mutex_unlock (&queue->lock);
     queue->answer (job, queue->user_data);
@@ -573,7 +585,8 @@ lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event)
 }
 
 gboolean
-lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave)
+lychee_answer_queue_ask (
+    LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until)
 {
   LycheeJob *job;
   gboolean open;
@@ -587,6 +600,7 @@ lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean inte
     job->ask = lychee_ask_ref (ask);
     job->cancellable = g_cancellable_new ();
     job->interleave = interleave;
+    job->until = until;
     g_queue_push_tail (&queue->waiting, job_ref (job));
     add_item (queue, NULL, job);
     if (queue->workers->len < queue->max_workers &&
@@ -595,6 +609,25 @@ lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean inte
   }
   g_mutex_unlock (&queue->lock);
   return open;
+}
+
+void
+lychee_answer_queue_release (
+    LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data)
+{
+  g_mutex_lock (&queue->lock);
+  /* Of those that wait nobody else reads what is asked. */
+  for (GList *l = queue->waiting.head; l != NULL; l = l->next) {
+    LycheeJob *job = l->data;
+
+    if (job->ask->drain != drain)
+      continue;
+    if (renew != NULL)
+      renew (job->ask, user_data);
+    job->until = 0;
+  }
+  g_cond_broadcast (&queue->changed);
+  g_mutex_unlock (&queue->lock);
 }
 
 guint

@@ -43,8 +43,14 @@ void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
 /* Behind all that was asked before. Takes @event. FLUSHING where nothing is taken. */
 GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event);
 /* FALSE where nothing is taken. @interleave: its pieces may go between those of other answers.
+ * @until (monotonic): its answer does not begin before that, or lychee_answer_queue_release().
  * Takes a reference of @ask. */
-gboolean lychee_answer_queue_ask (LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave);
+gboolean lychee_answer_queue_ask (
+    LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until);
+/* Lets the answers begin that wait for @drain, after @renew (nullable) for each of them. */
+typedef void (*LycheeRenewFunc) (LycheeAsk *ask, gpointer user_data);
+void lychee_answer_queue_release (
+    LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);
 /* Ends the answers with @id, or all of them (NULL); returns how many. */
 guint lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id);
 /* Takes @ask back if its answer has not begun, without a word. */

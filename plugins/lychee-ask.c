@@ -195,13 +195,18 @@ lychee_ask_take_snapshot (
     LycheeAsk *ask, LycheeCache *cache, LycheeChatFormat format, GstClockTime start, GError **error)
 {
   GstClockTime end = GST_CLOCK_TIME_NONE;
+  LycheeCache *snapshot;
 
-  ask->time = start;
+  if (ask->snapshot == NULL)
+    ask->time = start;
   if (cache == NULL)
     return TRUE;
-  ask->snapshot = lychee_cache_fork (cache, error);
-  if (ask->snapshot == NULL)
+  snapshot = lychee_cache_fork (cache, error);
+  if (snapshot == NULL)
     return FALSE;
+  g_clear_object (&ask->snapshot);
+  ask->snapshot = snapshot;
+  ask->time = start;
   ask->format = format;
   end = lychee_cache_get_end_time (ask->snapshot);
   if (!GST_CLOCK_TIME_IS_VALID (end))

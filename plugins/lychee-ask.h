@@ -20,14 +20,15 @@ typedef enum {
   LYCHEE_ASK_FINAL,    /* at the end of the transcript */
 } LycheeAskKind;
 
-/* A question, and the moment at which it was asked. Made by one thread, then immutable; reference
- * counted. */
+/* A question, and the moment at which it was asked. Made by one thread, then immutable, but that
+ * the snapshot is taken again when words that waited have been read; reference counted. */
 typedef struct {
   char *id;
   LycheeAskKind kind;
   LycheeQuestion *question;
   GstClockTime last; /* only so much of the end, or none */
   gboolean json;     /* what downstream takes */
+  guint32 drain;     /* what brings the words that wait upstream: its sequence number; 0: none */
 
   LycheeCache *snapshot; /* (nullable): what had been read; NULL: nothing */
   LycheeChatFormat format;
@@ -50,7 +51,8 @@ const char *lychee_ask_get_kind_name (LycheeAsk *ask);
 gboolean lychee_ask_set_options (LycheeAsk *ask, const GstStructure *options, GError **error);
 
 /* Notes what has been read up to now: a snapshot of @cache (nullable), its end (@start where it has
- * no times), and the range that `last` means. FALSE with a LYCHEE_CACHE_ERROR. */
+ * no times), and the range that `last` means. FALSE with a LYCHEE_CACHE_ERROR: an earlier one
+ * stays. */
 gboolean lychee_ask_take_snapshot (LycheeAsk *ask, LycheeCache *cache, LycheeChatFormat format,
     GstClockTime start, GError **error);
 

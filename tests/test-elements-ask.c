@@ -78,6 +78,86 @@ end (Chain *chain)
   g_assert_true (test_chain_wait_eos (chain));
 }
 
+/* Counts, at the decoder, what was sent upstream to fetch the last words. */
+typedef struct {
+  GMutex lock;
+  GCond changed;
+  guint seen;
+  gboolean lose; /* none arrives */
+} Drains;
+
+static GstPadProbeReturn
+on_drain (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Drains *drains = user_data;
+
+  if (!gst_event_has_name (GST_PAD_PROBE_INFO_EVENT (info), "lychee-drain"))
+    return GST_PAD_PROBE_OK;
+  g_mutex_lock (&drains->lock);
+  drains->seen++;
+  g_cond_signal (&drains->changed);
+  g_mutex_unlock (&drains->lock);
+  return drains->lose ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
+}
+
+static void
+watch_drains (Chain *chain, Drains *drains)
+{
+  GstElement *decoder = test_chain_get (chain, "d");
+  GstPad *pad = gst_element_get_static_pad (decoder, "sink");
+
+  g_mutex_init (&drains->lock);
+  g_cond_init (&drains->changed);
+  gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_drain, drains, NULL);
+  gst_object_unref (pad);
+  gst_object_unref (decoder);
+}
+
+static void
+wait_drains (Drains *drains, guint n)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  g_mutex_lock (&drains->lock);
+  while (drains->seen < n)
+    g_assert_true (g_cond_wait_until (&drains->changed, &drains->lock, until));
+  g_mutex_unlock (&drains->lock);
+}
+
+/* What was said last waits for what follows it, unless somebody asks. */
+static void
+test_last_words (gconstpointer data)
+{
+  gboolean lose = GPOINTER_TO_INT (data);
+  Drains drains = { .lose = lose };
+  GstMessage *message;
+  Chain chain;
+
+  test_chain_init (&chain,
+      "lycheetokenizer model=MODEL ! lycheechunker detector=both ! lycheeindexer ! "
+      "lycheedecoder name=d prompt=\"\" max-tokens=4",
+      TEST_TEXT_CAPS);
+  watch_drains (&chain, &drains);
+  test_chain_say_much (&chain, 0, 5);
+  g_assert_cmpint (test_chain_say (&chain, "The code of the door is", 5), ==, GST_FLOW_OK);
+  g_free (ask (&chain, "What is the code?", "o, last=(guint64)1000000000"));
+  message = test_wait_element (chain.bus, "lychee-answer");
+  g_assert_cmpuint (drains.seen, ==, 1);
+  if (lose) {
+    /* It does not wait for ever: what had been read is asked, or that is nothing. */
+    g_assert_cmpuint (get_time (message, "time"), <, 6 * GST_SECOND);
+  } else {
+    g_assert_cmpuint (get_time (message, "time"), ==, 6 * GST_SECOND);
+    g_assert_cmpuint (get_time (message, "from"), ==, 5 * GST_SECOND);
+    g_assert_cmpstr (test_get_string (message, "finish"), !=, "empty");
+    g_assert_cmpuint (test_get_uint (message, "transcript-tokens"), >, 4);
+  }
+  gst_message_unref (message);
+
+  end (&chain);
+  test_chain_clear (&chain);
+}
+
 /* Each question sees what had been read when it was asked, in order, and the transcript goes on
  * meanwhile. */
 static void
@@ -85,18 +165,21 @@ test_snapshots (void)
 {
   static const guint moments[] = { 3, 6, 12 };
   char *ids[G_N_ELEMENTS (moments)];
+  Drains drains = { 0 };
   Chain chain;
   Hold hold;
   guint said = 0;
 
   test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
   test_hold_at (&hold, &chain, 1);
+  watch_drains (&chain, &drains);
   for (guint i = 0; i < G_N_ELEMENTS (moments); i++) {
     test_chain_say_much (&chain, said, moments[i] - said);
     said = moments[i];
     settle (&chain, said);
     ids[i] = ask (&chain, "What is said?", NULL);
     g_assert_nonnull (ids[i]);
+    wait_drains (&drains, i + 1);
   }
   /* The first answer cannot go on; reading can. */
   test_hold_wait (&hold);
@@ -562,9 +645,11 @@ test_interval (void)
       READ "! lycheedecoder name=d model=MODEL prompt=\"All?\" summary-prompt=\"New?\" "
            "max-tokens=5 interval=10000000000",
       TEST_TEXT_CAPS);
-  test_chain_say_much (&chain, 0, 25);
-  for (guint i = 0; i < 2; i++)
+  /* The second would make one with the first if that had not begun. */
+  for (guint i = 0; i < 2; i++) {
+    test_chain_say_much (&chain, 13 * i, 13);
     gst_message_unref (wait_answer (&chain, NULL, NULL));
+  }
   /* Nothing is said for a while: one summary of what there was, and then an honest nothing. */
   settle (&chain, 61);
   gst_message_unref (wait_answer (&chain, NULL, NULL));
@@ -787,6 +872,8 @@ test_pause (gconstpointer data)
 static void
 add_tests (void)
 {
+  g_test_add_data_func ("/ask/last-words", GINT_TO_POINTER (FALSE), test_last_words);
+  g_test_add_data_func ("/ask/last-words/late", GINT_TO_POINTER (TRUE), test_last_words);
   static const BadOptions bad[] = {
     { "x, nonsense=1", "“nonsense”" },
     { "x, max-tokens=-1", "“max-tokens”" },
