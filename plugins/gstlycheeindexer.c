@@ -77,8 +77,8 @@ enum {
 };
 
 static const char *const settings_names[] = { "system-prompt", "template", "max-context",
-  "max-memory", "overflow", "reserve", "threads", "backend", "cuda-device", "granularity", "sinks",
-  "window", "prefill", "budget", "beam", "rest", NULL };
+  "max-memory", "overflow", "positions", "reserve", "threads", "backend", "cuda-device",
+  "granularity", "sinks", "window", "prefill", "budget", "beam", "rest", NULL };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));
@@ -146,6 +146,7 @@ gst_lychee_indexer_reset (GstLycheeIndexer *self)
   g_clear_object (&self->session);
   lychee_reading_init (&self->reading);
   self->full = FALSE;
+  self->failed = FALSE;
   self->forgot = FALSE;
   self->left_tokens = 0;
   self->left_chunks = 0;
