@@ -78,7 +78,8 @@ struct _LycheeAttention {
    * the @head first ones. */
   guint head;
   guint skip;
-  guint place; /* of the pass's first token */
+  guint place;       /* of the pass's first token */
+  guint local_begin; /* first place that local layers hold */
   guint n_tokens;
   guint n_blocks; /* of tokens */
   guint n_jobs;   /* KV heads x blocks */
@@ -124,7 +125,7 @@ unit_size (LycheeAttention *a)
 static inline guint
 window_begin (LycheeAttention *a, guint position)
 {
-  return position + 1 - MIN (position + 1, a->window);
+  return MAX (position + 1 - MIN (position + 1, a->window), a->local_begin);
 }
 
 /* Where rows are not read in place (key_func is set): fetches rows @ids, which stand at @places,

@@ -237,6 +237,7 @@ lychee_attention_plan (LycheeAttention *a, LycheeCache *cache, guint n_tokens)
   a->first = lychee_cache_get_length (cache);
   lychee_cache_get_hole (cache, &a->head, &a->skip);
   a->place = a->first - a->skip;
+  a->local_begin = lychee_cache_get_local_begin (cache);
   a->n_tokens = n_tokens;
   a->n_blocks = (n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
   a->n_jobs = a->n_kv_heads * a->n_blocks;

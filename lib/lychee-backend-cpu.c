@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
   LycheeWorker parent;
   LycheeForward *forward;
+  LycheeAttentionWeights weights; /* no rows: not wanted */
 } CpuWorker;
 
 static void
@@ -67,7 +68,22 @@ cpu_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
 static void
 cpu_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
 {
+  ((CpuWorker *) worker)->weights = weights ? *weights : (LycheeAttentionWeights){ 0 };
   lychee_attention_set_weights (get_attention (worker), weights);
+}
+
+static void
+cpu_pause_weights (LycheeWorker *worker, gboolean pause)
+{
+  lychee_attention_set_weights (
+      get_attention (worker), pause ? NULL : &((CpuWorker *) worker)->weights);
+}
+
+/* They are added up in place. */
+static gboolean
+cpu_collect_weights (LycheeWorker *worker, GError **error)
+{
+  return TRUE;
 }
 
 static gboolean
@@ -87,6 +103,8 @@ static const LycheeBackendClass cpu_class = {
   .set_options = cpu_set_options,
   .take_stats = cpu_take_stats,
   .set_weights = cpu_set_weights,
+  .pause_weights = cpu_pause_weights,
+  .collect_weights = cpu_collect_weights,
   .run = cpu_run,
 };
 

@@ -45,8 +45,11 @@ typedef struct {
   double *frequency[2];     /* [n_rot / 2 + 1] */
   gboolean knows_frequency; /* for a context of: */
   guint n_context;
-  LycheeCache *cache; /* of the pass under way, not owned */
-  GError *error;      /* of its callback */
+  LycheeCache *cache;             /* of the pass under way, not owned */
+  GError *error;                  /* of its callback */
+  LycheeAttentionWeights weights; /* no rows: not wanted */
+  gboolean paused;
+  float *pending; /* where what the device has added up goes, or NULL: nothing has */
 } CudaWorker;
 
 static CudaBackend *
@@ -354,6 +357,59 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
   return lychee_attention_finish (w->attention, ok ? error : NULL) && ok;
 }
 
+/* Weights */
+
+static gboolean
+cuda_collect_weights (LycheeWorker *worker, GError **error)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+  LycheeCudaError local = { 0 };
+  float *sum = g_steal_pointer (&w->pending);
+
+  if (!sum || get_backend (w)->cuda->api->worker_add_weights (w->worker, sum, &local) == 0)
+    return TRUE;
+  lychee_cuda_set_error (error, &local, "What the answer rests on cannot be said");
+  return FALSE;
+}
+
+static void
+cuda_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+
+  /* A device that failed says so in the next pass. */
+  if (weights)
+    cuda_collect_weights (worker, NULL);
+  w->pending = NULL;
+  w->paused = FALSE;
+  w->weights = weights ? *weights : (LycheeAttentionWeights){ 0 };
+}
+
+static void
+cuda_pause_weights (LycheeWorker *worker, gboolean pause)
+{
+  ((CudaWorker *) worker)->paused = pause;
+}
+
+/* Has the pass add up weights, if they are wanted. */
+static gboolean
+prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
+{
+  LycheeCudaWeights weights = { w->weights.first, w->weights.n_rows, w->weights.n_bins,
+    w->weights.bins, w->weights.layer_begin, w->weights.layer_end };
+  LycheeCudaError local = { 0 };
+
+  pass->weigh = w->weights.n_rows > 0 && !w->paused;
+  if (!pass->weigh || w->pending)
+    return TRUE;
+  if (get_backend (w)->cuda->api->worker_set_weights (w->worker, &weights, &local) != 0) {
+    lychee_cuda_set_error (error, &local, "Attention cannot be added up on the CUDA device");
+    return FALSE;
+  }
+  w->pending = w->weights.sum;
+  return TRUE;
+}
+
 /* A pass whose output @pass says. */
 static gboolean
 run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaResult *result,
@@ -370,9 +426,16 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaRes
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
+  if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend cannot read again what another backend let go of layers with a sliding "
+        "window: read the transcript with the same backend");
+    return FALSE;
+  }
   if (g_cancellable_set_error_if_cancelled (cancellable, error) ||
       !lychee_cache_reserve (cache, n, error) ||
-      !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error))
+      !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error) ||
+      !prepare_weights (w, pass, error))
     return FALSE;
   w->cache = cache;
   lychee_cache_get_hole (cache, &head, &skip);
@@ -449,6 +512,9 @@ static const LycheeBackendClass cuda_class = {
   .free_worker = cuda_free_worker,
   .set_options = cuda_set_options,
   .take_stats = cuda_take_stats,
+  .set_weights = cuda_set_weights,
+  .pause_weights = cuda_pause_weights,
+  .collect_weights = cuda_collect_weights,
   .run = cuda_run,
   .run_choosing = cuda_run_choosing,
 };

@@ -14,8 +14,9 @@ typedef struct {
   void (*free_worker) (LycheeWorker *worker);
   void (*set_options) (LycheeWorker *worker, const LycheeAttentionOptions *options);
   void (*take_stats) (LycheeWorker *worker, LycheeAttentionStats *stats);
-  /* NULL: it cannot */
   void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+  void (*pause_weights) (LycheeWorker *worker, gboolean pause);
+  gboolean (*collect_weights) (LycheeWorker *worker, GError **error);
   gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
   /* NULL: the sampler chooses from the logits. -1: none of these is a number. */

@@ -104,13 +104,22 @@ lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
   worker->backend->klass->take_stats (worker, stats);
 }
 
-gboolean
+void
 lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
 {
-  if (!worker->backend->klass->set_weights)
-    return FALSE;
   worker->backend->klass->set_weights (worker, weights);
-  return TRUE;
+}
+
+void
+lychee_worker_pause_weights (LycheeWorker *worker, gboolean pause)
+{
+  worker->backend->klass->pause_weights (worker, pause);
+}
+
+gboolean
+lychee_worker_collect_weights (LycheeWorker *worker, GError **error)
+{
+  return worker->backend->klass->collect_weights (worker, error);
 }
 
 gboolean

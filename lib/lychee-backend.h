@@ -43,9 +43,13 @@ void lychee_worker_set_options (LycheeWorker *worker, const LycheeAttentionOptio
 /* What was done since the last call. */
 void lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats);
 
-/* Where softmax weights of the passes that follow add up, or NULL: see
- * lychee_attention_set_weights (). FALSE: this backend does not tell. */
-gboolean lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+/* Where softmax weights of the passes that follow add up: see lychee_attention_set_weights (). The
+ * sums are there when they are collected, or other weights are set. NULL: not any more, and what
+ * was not collected is lost. */
+void lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights);
+/* Whether passes add nothing up for a while. */
+void lychee_worker_pause_weights (LycheeWorker *worker, gboolean pause);
+gboolean lychee_worker_collect_weights (LycheeWorker *worker, GError **error);
 
 /* Computes @n tokens (at most LYCHEE_FORWARD_MAX_TOKENS) behind those that @cache holds, and
  * commits them: see lychee_forward_run (), with LYCHEE_BACKEND_ERROR besides. */

@@ -6,35 +6,52 @@
 
 #include <string.h>
 
+static const guint32 page_sections[] = { LYCHEE_CACHE_FILE_PAGE, LYCHEE_CACHE_FILE_LOCAL };
+
+/* Bytes of @n rows of all of a page's parts, and how many parts there are. */
+static gsize
+rows_size (LycheeCache *cache, guint kind, guint n, guint *n_parts)
+{
+  *n_parts = cache->n_of_kind[kind] * cache->n_kv_heads * 2;
+  return (gsize) *n_parts * n * cache->head_dim * sizeof (guint16);
+}
+
+/* The first @n rows of a page: of the last one, which may not be full, its rows alone. */
+static gboolean
+save_page (
+    LycheeCache *cache, guint kind, guint at, guint n, LycheeFileWriter *writer, GError **error)
+{
+  guint n_parts;
+  gsize size = rows_size (cache, kind, n, &n_parts), part = n_parts > 0 ? size / n_parts : 0;
+  const guint16 *data = cache->pages[kind][at]->data;
+  g_autofree guint8 *packed = NULL;
+
+  if (n < LYCHEE_CACHE_PAGE_TOKENS) {
+    packed = g_malloc (size);
+    for (guint i = 0; i < n_parts; i++)
+      memcpy (packed + i * part, data + i * lychee_cache_head_size (cache), part);
+  }
+  lychee_file_writer_begin (writer, page_sections[kind], at);
+  return lychee_file_writer_write (writer, packed ? (gconstpointer) packed : data, size, error) &&
+         lychee_file_writer_end (writer, error);
+}
+
 gboolean
 lychee_cache_save (
     LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error)
 {
   guint length = lychee_cache_get_length (cache), heads = cache->n_layers * cache->n_kv_heads;
-  gsize row = cache->head_dim * sizeof (guint16);
-  g_autofree guint16 *packed = NULL; /* the last page, which may not be full: its rows alone */
 
-  for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++) {
-    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
-    const guint16 *data;
+  for (guint at = 0; at << LYCHEE_CACHE_PAGE_SHIFT < length; at++)
+    for (guint kind = 0; kind < 2; kind++) {
+      guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
 
-    if (g_cancellable_set_error_if_cancelled (cancellable, error))
-      return FALSE;
-    if (!cache->pages[at])
-      continue;
-    data = cache->pages[at]->data;
-    if (n < LYCHEE_CACHE_PAGE_TOKENS) {
-      packed = g_malloc (n * lychee_cache_get_token_bytes (cache));
-      for (guint i = 0; i < heads * 2; i++)
-        memcpy (
-            (guint8 *) packed + i * n * row, data + i * lychee_cache_head_size (cache), n * row);
-      data = packed;
+      if (g_cancellable_set_error_if_cancelled (cancellable, error))
+        return FALSE;
+      if (cache->pages[kind][at] && cache->n_of_kind[kind] > 0 &&
+          !save_page (cache, kind, at, n, writer, error))
+        return FALSE;
     }
-    lychee_file_writer_begin (writer, LYCHEE_CACHE_FILE_PAGE, at);
-    if (!lychee_file_writer_write (writer, data, n * lychee_cache_get_token_bytes (cache), error) ||
-        !lychee_file_writer_end (writer, error))
-      return FALSE;
-  }
   for (guint i = 0; cache->indexes && i < heads; i++) {
     g_autoptr (GByteArray) bytes = NULL;
 
@@ -50,33 +67,19 @@ lychee_cache_save (
   return TRUE;
 }
 
+void
+lychee_cache_get_extent (LycheeCache *cache, LycheeCacheExtent *extent)
+{
+  *extent = (LycheeCacheExtent){ lychee_cache_get_length (cache), cache->head, cache->skip,
+    cache->local_begin };
+}
+
 static gboolean
 set_damaged (GError **error)
 {
   g_set_error_literal (error, LYCHEE_FILE_ERROR, LYCHEE_FILE_ERROR_DAMAGED,
       "The file cannot be used: what is in it does not fit together");
   return FALSE;
-}
-
-/* (transfer full) (nullable): page @at, whose first @n rows the file has. A full one stays in the
- * file; the last one, of which the file has no more than these, is written to soon. */
-static LycheeCachePage *
-load_page (LycheeCache *cache, LycheeFile *file, guint at, guint n, GError **error)
-{
-  gsize size, row = cache->head_dim * sizeof (guint16);
-  guint8 *data = lychee_file_get (file, LYCHEE_CACHE_FILE_PAGE, at, &size);
-  LycheeCachePage *page;
-
-  if (!data || size != n * lychee_cache_get_token_bytes (cache)) {
-    set_damaged (error);
-    return NULL;
-  }
-  if (n == LYCHEE_CACHE_PAGE_TOKENS)
-    return lychee_cache_page_new_in_file (cache, file, data, error);
-  page = lychee_cache_page_new (cache, error);
-  for (guint i = 0; page && i < cache->n_layers * cache->n_kv_heads * 2; i++)
-    memcpy (page->data + i * lychee_cache_head_size (cache), data + i * n * row, n * row);
-  return page;
 }
 
 /* Whether every row of an index is one of a page. */
@@ -89,34 +92,72 @@ covers (LycheeCache *cache, LycheeIndex *index)
   return begin == end || (begin >= first && end <= (guint) cache->length);
 }
 
+/* Whether there are caches of that extent. */
+static gboolean
+is_possible (LycheeCache *cache, const LycheeCacheExtent *e)
+{
+  if (e->length > 1u << 30 || e->skip > e->length || e->head > e->length - e->skip ||
+      (e->skip == 0 && e->head > 0) || e->length - e->skip > cache->max_tokens)
+    return FALSE;
+  return e->local_begin == 0 ||
+         (cache->local_window > 0 && e->local_begin <= e->length &&
+             (e->skip == 0 || e->local_begin <= e->head || e->local_begin >= e->head + e->skip));
+}
+
+/* Page @at, where rows of it are held: the file has its first @n. A full one stays in the file; the
+ * last one, of which the file has no more than these, is written to soon. */
+static gboolean
+load_page (LycheeCache *cache, LycheeFile *file, guint kind, guint at, guint n, GError **error)
+{
+  guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS, n_parts;
+  gsize wanted = rows_size (cache, kind, n, &n_parts), part = n_parts > 0 ? wanted / n_parts : 0;
+  gsize size = 0;
+  guint8 *data = NULL;
+  LycheeCachePage *page;
+
+  if (first >= cache->head && end <= cache->head + cache->skip) /* forgotten */
+    return TRUE;
+  if (kind == 1 && end <= cache->local_begin) /* let go */
+    return TRUE;
+  if (n_parts > 0)
+    data = lychee_file_get (file, page_sections[kind], at, &size);
+  if (size != wanted || (!data && n_parts > 0))
+    return set_damaged (error);
+  if (n == LYCHEE_CACHE_PAGE_TOKENS)
+    page = lychee_cache_page_new_in_file (cache, kind, file, data, error);
+  else
+    page = lychee_cache_page_new (cache, kind, error);
+  if (!page)
+    return FALSE;
+  for (guint i = 0; n < LYCHEE_CACHE_PAGE_TOKENS && i < n_parts; i++)
+    memcpy (page->data + i * lychee_cache_head_size (cache), data + i * part, part);
+  lychee_cache_put_page (cache, kind, at, page);
+  return TRUE;
+}
+
 gboolean
 lychee_cache_load (
-    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error)
+    LycheeCache *cache, LycheeFile *file, const LycheeCacheExtent *extent, GError **error)
 {
-  guint heads = cache->n_layers * cache->n_kv_heads;
+  guint heads = cache->n_layers * cache->n_kv_heads, length = extent->length;
   guint n_pages = (length + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
 
   g_return_val_if_fail (lychee_cache_get_length (cache) == 0, FALSE);
 
-  if (length > 1u << 30 || skip > length || head > length - skip || (skip == 0 && head > 0) ||
-      length - skip > cache->max_tokens)
+  if (!is_possible (cache, extent))
     return set_damaged (error);
   g_mutex_lock (&cache->lock);
   lychee_cache_grow_tables (cache, n_pages);
   g_mutex_unlock (&cache->lock);
-  cache->head = head;
-  cache->skip = skip;
+  cache->head = extent->head;
+  cache->skip = extent->skip;
+  cache->local_begin = extent->local_begin;
   for (guint at = 0; at < n_pages; at++) {
-    guint first = at << LYCHEE_CACHE_PAGE_SHIFT, end = first + LYCHEE_CACHE_PAGE_TOKENS;
-    LycheeCachePage *page;
+    guint n = MIN (length - (at << LYCHEE_CACHE_PAGE_SHIFT), LYCHEE_CACHE_PAGE_TOKENS);
 
     cache->n_pages = at + 1;
-    if (first >= head && end <= head + skip) /* forgotten */
-      continue;
-    page = load_page (cache, file, at, MIN (length - first, LYCHEE_CACHE_PAGE_TOKENS), error);
-    if (!page)
+    if (!load_page (cache, file, 0, at, n, error) || !load_page (cache, file, 1, at, n, error))
       return FALSE;
-    lychee_cache_put_page (cache, at, page);
   }
   g_atomic_int_set (&cache->length, length);
   for (guint i = 0; cache->indexes && i < heads; i++) {

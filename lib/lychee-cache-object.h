@@ -6,7 +6,8 @@
 G_BEGIN_DECLS
 
 /* What the parts of the cache share: lychee-cache.c is the object, which grows, forks and forgets;
- * -page.c has its memory, -index.c its indexes, -chunks.c its chunks, -file.c saves and loads. */
+ * -page.c has its memory, -local.c what is let go of it, -index.c its indexes, -chunks.c its
+ * chunks, -file.c saves and loads. */
 
 #define LYCHEE_CACHE_PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
 
@@ -45,6 +46,14 @@ struct _LycheeCache {
   guint rope_context;
   LycheeCacheBudget *budget;
 
+  /* Pages are of two kinds: 0 of layers that keep all their rows, 1 of local ones. */
+  guint8 *kind;       /* [n_layers] */
+  guint *slot;        /* [n_layers]: which layer of its pages it is */
+  guint n_of_kind[2]; /* layers */
+  guint local_window; /* tokens that a local layer sees; 0: all layers keep all rows */
+  guint local_keep;   /* tokens that it keeps at least, G_MAXUINT: all */
+  guint local_begin;  /* rows before it were let go by local layers; of the appending thread */
+
   gint length; /* atomic: readers see rows below it complete */
   /* Rows @head .. @head + @skip - 1 were forgotten; of the appending thread, as the length is. */
   guint head;
@@ -53,8 +62,8 @@ struct _LycheeCache {
   guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
   GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
 
-  GMutex lock;             /* pages, n_pages and entries, against fork */
-  LycheeCachePage **pages; /* [max_pages] */
+  GMutex lock;                /* pages, n_pages and entries, against fork */
+  LycheeCachePage **pages[2]; /* [kind][max_pages] */
   const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
   guint n_pages;
   GArray *entries; /* of LycheeCacheEntry, ascending */
@@ -68,25 +77,36 @@ LycheeCacheBudget *lychee_cache_budget_ref (LycheeCacheBudget *budget);
 void lychee_cache_budget_unref (LycheeCacheBudget *budget);
 
 /* Bytes of a page. */
-gsize lychee_cache_page_size (LycheeCache *cache);
+gsize lychee_cache_page_size (LycheeCache *cache, guint kind);
 /* Elements of one head's keys (or values) in a page. */
 gsize lychee_cache_head_size (LycheeCache *cache);
 /* A page for the budget of @cache, uninitialized. */
-LycheeCachePage *lychee_cache_page_new (LycheeCache *cache, GError **error);
+LycheeCachePage *lychee_cache_page_new (LycheeCache *cache, guint kind, GError **error);
 /* A page whose data is in a file. It counts as memory, which it takes once it is read. */
 LycheeCachePage *lychee_cache_page_new_in_file (
-    LycheeCache *cache, LycheeFile *file, gpointer data, GError **error);
+    LycheeCache *cache, guint kind, LycheeFile *file, gpointer data, GError **error);
 void lychee_cache_page_unref (LycheeCachePage *page);
 /* Devices have at most @n rows of it that are still right. */
 void lychee_cache_page_limit_peers (LycheeCachePage *page, guint n);
 /* Copies the first @n tokens of a page. */
 void lychee_cache_page_copy_rows (
-    LycheeCache *cache, const LycheeCachePage *from, LycheeCachePage *to, guint n);
+    LycheeCache *cache, guint kind, const LycheeCachePage *from, LycheeCachePage *to, guint n);
 
 /* Makes room for @n pages in the tables. With the lock, or before anyone else has the cache. */
 void lychee_cache_grow_tables (LycheeCache *cache, guint n);
 /* Takes @page. */
-void lychee_cache_put_page (LycheeCache *cache, guint at, LycheeCachePage *page);
+void lychee_cache_put_page (LycheeCache *cache, guint kind, guint at, LycheeCachePage *page);
+/* Lets go of a page, if there is one. */
+void lychee_cache_drop_page (LycheeCache *cache, guint kind, guint at);
+
+/* Which layers are local (NULL: none). */
+void lychee_cache_set_layers (LycheeCache *cache, const gboolean *local);
+/* How its rows are kept, and for what they are rotated; @to is empty. */
+void lychee_cache_copy_form (LycheeCache *from, LycheeCache *to);
+/* Lets go of what local layers need no more. By the appending thread, without the lock. */
+void lychee_cache_drop_behind (LycheeCache *cache);
+/* Pages of local layers that are kept when there are @length rows. */
+guint lychee_cache_count_local_pages (LycheeCache *cache, guint length);
 
 /* The parameters of index @i, of [layer][kv-head]. */
 void lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params);

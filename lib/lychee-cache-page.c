@@ -55,15 +55,16 @@ budget_give (LycheeCacheBudget *budget, gsize bytes)
 }
 
 gsize
-lychee_cache_page_size (LycheeCache *cache)
+lychee_cache_page_size (LycheeCache *cache, guint kind)
 {
-  return lychee_cache_get_token_bytes (cache) * LYCHEE_CACHE_PAGE_TOKENS;
+  return cache->n_of_kind[kind] * cache->n_kv_heads * 2 * lychee_cache_head_size (cache) *
+         sizeof (guint16);
 }
 
 LycheeCachePage *
-lychee_cache_page_new (LycheeCache *cache, GError **error)
+lychee_cache_page_new (LycheeCache *cache, guint kind, GError **error)
 {
-  gsize bytes = lychee_cache_page_size (cache), allocated = bytes;
+  gsize bytes = lychee_cache_page_size (cache, kind), allocated = bytes;
   void *data = NULL;
   LycheeCachePage *page;
 
@@ -73,7 +74,7 @@ lychee_cache_page_new (LycheeCache *cache, GError **error)
    * Where that would add more than an eighth, the last rows go without. */
   if (-bytes % HUGE_PAGE <= bytes / 8)
     allocated += -bytes % HUGE_PAGE;
-  if (posix_memalign (&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, allocated) != 0) {
+  if (bytes > 0 && posix_memalign (&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, allocated) != 0) {
     budget_give (cache->budget, bytes);
     g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
         "The system has no memory for %.1f MB more of KV cache", bytes / 1e6);
@@ -94,15 +95,16 @@ lychee_cache_page_new (LycheeCache *cache, GError **error)
 
 /* A page whose data is in a file. It counts as memory, which it takes once it is read. */
 LycheeCachePage *
-lychee_cache_page_new_in_file (LycheeCache *cache, LycheeFile *file, gpointer data, GError **error)
+lychee_cache_page_new_in_file (
+    LycheeCache *cache, guint kind, LycheeFile *file, gpointer data, GError **error)
 {
   LycheeCachePage *page;
 
-  if (!budget_take (cache->budget, lychee_cache_page_size (cache), error))
+  if (!budget_take (cache->budget, lychee_cache_page_size (cache, kind), error))
     return NULL;
   page = g_new (LycheeCachePage, 1);
   *page = (LycheeCachePage){ .budget = lychee_cache_budget_ref (cache->budget),
-    .bytes = lychee_cache_page_size (cache),
+    .bytes = lychee_cache_page_size (cache, kind),
     .data = data,
     .file = lychee_file_ref (file) };
   g_atomic_ref_count_init (&page->refs);
@@ -152,9 +154,9 @@ lychee_cache_head_size (LycheeCache *cache)
 /* Copies the first @n tokens of a page. */
 void
 lychee_cache_page_copy_rows (
-    LycheeCache *cache, const LycheeCachePage *from, LycheeCachePage *to, guint n)
+    LycheeCache *cache, guint kind, const LycheeCachePage *from, LycheeCachePage *to, guint n)
 {
-  guint parts = cache->n_layers * cache->n_kv_heads * 2;
+  guint parts = cache->n_of_kind[kind] * cache->n_kv_heads * 2;
 
   for (guint i = 0; i < parts; i++)
     memcpy (to->data + i * lychee_cache_head_size (cache),

@@ -11,7 +11,8 @@ G_BEGIN_DECLS
 #define LYCHEE_CACHE_PAGE_TOKENS (1u << LYCHEE_CACHE_PAGE_SHIFT)
 
 /* Inside a page: [layer][kv-head][K then V][token][head-dim], so that the keys of a head that one
- * page holds are one run, and a key's value lies a fixed distance behind it. */
+ * page holds are one run, and a key's value lies a fixed distance behind it. Local layers whose
+ * rows are let go behind their window have pages of their own. */
 
 /* The rows of a layer and KV head. Valid as long as the cache is, for tokens that are reserved. */
 void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows);
@@ -33,8 +34,9 @@ typedef struct {
 
 /* (nullable): where the page was forgotten. Makes an empty one (no @data) if need be. */
 LycheePeer *lychee_cache_get_peer (LycheeCache *cache, guint page, gconstpointer owner);
-/* The page as a whole, [layer][kv-head][K then V][token][head-dim]. */
-const guint16 *lychee_cache_get_page (LycheeCache *cache, guint page);
+/* A layer's part of a page, [kv-head][K then V][token][head-dim]. (nullable): where it was let go.
+ */
+const guint16 *lychee_cache_get_part (LycheeCache *cache, guint page, guint layer);
 
 /* The index over the keys, one for each layer and KV head. The first @sinks tokens are never in it,
  * and the last @window ones and a few more are not in it yet. Only while the cache is empty. */
@@ -52,6 +54,23 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 /* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
+
+/* Lets layers that are local keep only the last @window rows and some more, to the page. Only while
+ * the cache is empty; forks are the same. Unless this is called all layers keep all. */
+void lychee_cache_limit_layers (LycheeCache *cache, const gboolean *local, guint window);
+/* 0: all layers keep all */
+guint lychee_cache_get_local_window (LycheeCache *cache);
+/* First place (a row less what was forgotten before it) that local layers hold. */
+guint lychee_cache_get_local_begin (LycheeCache *cache);
+/* Whether local layers would have all that they see if the cache were cut to @length rows. Where
+ * they have not, tokens that follow see what there is of their window. */
+gboolean lychee_cache_has_window (LycheeCache *cache, guint length);
+/* Tokens that a layer with such a window keeps at most, before the next page is full: @n of them in
+ * the pass under way. */
+guint lychee_cache_get_local_tokens (guint window, guint n);
+/* An empty cache of the same form, whose local layers keep all their rows: for
+ * lychee_cache_forget (). */
+LycheeCache *lychee_cache_new_like (LycheeCache *cache, guint max_tokens);
 
 /* The context that its keys are rotated for, 0: as the model was trained (see
  * lychee_model_get_stretch ()). Forks have the same. Only while the cache is empty. */
@@ -93,15 +112,23 @@ guint64 lychee_cache_get_bytes_with (LycheeCache *cache, guint n);
 /* Kinds of sections. */
 #define LYCHEE_CACHE_FILE_PAGE 1  /* number: of the page */
 #define LYCHEE_CACHE_FILE_INDEX 2 /* number: layer x KV heads + KV head */
+#define LYCHEE_CACHE_FILE_LOCAL 3 /* number: of the page of layers that are limited */
 
 /* Writes keys, values and indexes: of a fork, which nobody else changes. */
 gboolean lychee_cache_save (
     LycheeCache *cache, LycheeFileWriter *writer, GCancellable *cancellable, GError **error);
-/* Fills an empty cache, whose indexes are enabled as the saved one's were. Keys and values stay in
- * the file until they are read, or written over. On an error the cache can only be freed. Does not
- * set start, chunks and what was lost. */
+/* What a cache's pages do not say of it. */
+typedef struct {
+  guint length, head, skip;
+  guint local_begin; /* row, 0 where all layers keep all */
+} LycheeCacheExtent;
+
+void lychee_cache_get_extent (LycheeCache *cache, LycheeCacheExtent *extent);
+/* Fills an empty cache, whose indexes are enabled and layers limited as the saved one's were. Keys
+ * and values stay in the file until they are read, or written over. On an error the cache can only
+ * be freed. Does not set start, chunks and what was lost. */
 gboolean lychee_cache_load (
-    LycheeCache *cache, LycheeFile *file, guint length, guint head, guint skip, GError **error);
+    LycheeCache *cache, LycheeFile *file, const LycheeCacheExtent *extent, GError **error);
 
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */

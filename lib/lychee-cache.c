@@ -34,14 +34,14 @@ G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
 G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
 
 void
-lychee_cache_put_page (LycheeCache *cache, guint at, LycheeCachePage *page)
+lychee_cache_put_page (LycheeCache *cache, guint kind, guint at, LycheeCachePage *page)
 {
-  guint n = cache->n_layers * cache->n_kv_heads;
-
-  cache->pages[at] = page;
-  for (guint i = 0; i < n; i++)
-    cache->table[(gsize) i * cache->max_pages + at] =
-        page->data + i * 2 * lychee_cache_head_size (cache);
+  cache->pages[kind][at] = page;
+  for (guint layer = 0; layer < cache->n_layers; layer++)
+    for (guint head = 0; head < cache->n_kv_heads && cache->kind[layer] == kind; head++)
+      cache->table[(gsize) (layer * cache->n_kv_heads + head) * cache->max_pages + at] =
+          page->data + (gsize) (cache->slot[layer] * cache->n_kv_heads + head) * 2 *
+                           lychee_cache_head_size (cache);
 }
 
 /* Makes room for @n pages in the tables. With the lock, or before anyone else has the cache. */
@@ -54,8 +54,10 @@ lychee_cache_grow_tables (LycheeCache *cache, guint n)
   if (n <= old)
     return;
   cache->max_pages = MAX (n, old + old / 2);
-  cache->pages = g_renew (LycheeCachePage *, cache->pages, cache->max_pages);
-  memset (cache->pages + old, 0, (cache->max_pages - old) * sizeof *cache->pages);
+  for (guint kind = 0; kind < 2; kind++) {
+    cache->pages[kind] = g_renew (LycheeCachePage *, cache->pages[kind], cache->max_pages);
+    memset (cache->pages[kind] + old, 0, (cache->max_pages - old) * sizeof *cache->pages[kind]);
+  }
   table = g_new0 (const guint16 *, (gsize) heads * cache->max_pages);
   for (guint i = 0; i < heads; i++)
     memcpy (
@@ -64,15 +66,21 @@ lychee_cache_grow_tables (LycheeCache *cache, guint n)
   cache->table = table;
 }
 
-/* Lets go of a page. */
-static void
-drop_page (LycheeCache *cache, guint at)
+void
+lychee_cache_drop_page (LycheeCache *cache, guint kind, guint at)
 {
-  guint heads = cache->n_layers * cache->n_kv_heads;
+  for (guint layer = 0; layer < cache->n_layers; layer++)
+    for (guint head = 0; head < cache->n_kv_heads && cache->kind[layer] == kind; head++)
+      cache->table[(gsize) (layer * cache->n_kv_heads + head) * cache->max_pages + at] = NULL;
+  g_clear_pointer (&cache->pages[kind][at], lychee_cache_page_unref);
+}
 
-  for (guint i = 0; i < heads; i++)
-    cache->table[(gsize) i * cache->max_pages + at] = NULL;
-  g_clear_pointer (&cache->pages[at], lychee_cache_page_unref);
+/* Lets go of a page in all layers. */
+static void
+drop_pages (LycheeCache *cache, guint at)
+{
+  lychee_cache_drop_page (cache, 0, at);
+  lychee_cache_drop_page (cache, 1, at);
 }
 
 static void
@@ -94,9 +102,13 @@ lychee_cache_finalize (GObject *object)
     lychee_index_free (cache->indexes[i]);
   g_free (cache->indexes);
   g_free ((gpointer) cache->indexing.local);
-  for (guint i = 0; i < cache->n_pages; i++)
-    g_clear_pointer (&cache->pages[i], lychee_cache_page_unref);
-  g_free (cache->pages);
+  for (guint kind = 0; kind < 2; kind++) {
+    for (guint i = 0; i < cache->n_pages; i++)
+      g_clear_pointer (&cache->pages[kind][i], lychee_cache_page_unref);
+    g_free (cache->pages[kind]);
+  }
+  g_free (cache->kind);
+  g_free (cache->slot);
   g_free (cache->table);
   g_array_unref (cache->entries);
   g_array_unref (cache->start);
@@ -124,7 +136,9 @@ cache_new (
   cache->max_tokens = max_tokens;
   cache->max_pages = (max_tokens + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   cache->budget = budget;
-  cache->pages = g_new0 (LycheeCachePage *, cache->max_pages);
+  cache->pages[0] = g_new0 (LycheeCachePage *, cache->max_pages);
+  cache->pages[1] = g_new0 (LycheeCachePage *, cache->max_pages);
+  lychee_cache_set_layers (cache, NULL);
   cache->table = g_new0 (const guint16 *, (gsize) n_layers *n_kv_heads * cache->max_pages);
   return cache;
 }
@@ -258,12 +272,12 @@ lychee_cache_get_max_tokens (LycheeCache *cache)
 
 /* With the lock. */
 static guint
-count_pages (LycheeCache *cache)
+count_pages (LycheeCache *cache, guint kind)
 {
   guint n = 0;
 
   for (guint i = 0; i < cache->n_pages; i++)
-    n += cache->pages[i] != NULL;
+    n += cache->pages[kind][i] != NULL;
   return n;
 }
 
@@ -280,7 +294,8 @@ lychee_cache_get_bytes (LycheeCache *cache)
   guint64 bytes;
 
   g_mutex_lock (&cache->lock);
-  bytes = (guint64) count_pages (cache) * lychee_cache_page_size (cache);
+  bytes = count_pages (cache, 0) * lychee_cache_page_size (cache, 0) +
+          count_pages (cache, 1) * lychee_cache_page_size (cache, 1);
   g_mutex_unlock (&cache->lock);
   return bytes;
 }
@@ -289,13 +304,19 @@ guint64
 lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
 {
   guint64 index_bytes = lychee_cache_get_index_bytes (cache), bytes;
-  guint n_pages;
+  guint length, n_pages, n_more, n_local;
 
   g_mutex_lock (&cache->lock);
-  n_pages =
-      (lychee_cache_get_length (cache) + n + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
-  bytes = count_pages (cache) + (n_pages > cache->n_pages ? n_pages - cache->n_pages : 0);
-  bytes *= lychee_cache_page_size (cache);
+  length = lychee_cache_get_length (cache) + n;
+  n_pages = (length + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
+  n_more = n_pages - MIN (n_pages, cache->n_pages);
+  n_local = count_pages (cache, 1);
+  if (cache->local_window > 0)
+    n_local = MAX (n_local, lychee_cache_count_local_pages (cache, length));
+  else
+    n_local += n_more;
+  bytes = (count_pages (cache, 0) + n_more) * lychee_cache_page_size (cache, 0) +
+          n_local * lychee_cache_page_size (cache, 1);
   g_mutex_unlock (&cache->lock);
   g_mutex_lock (&cache->budget->lock);
   cache->budget->index_bytes = index_bytes;
@@ -346,15 +367,16 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       cache->max_tokens, lychee_cache_budget_ref (cache->budget));
   guint length, n_full, n_open;
 
-  fork->rope_context = cache->rope_context;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
+  lychee_cache_copy_form (cache, fork);
   lychee_cache_grow_tables (fork, cache->n_pages);
   length = lychee_cache_get_length (cache);
   n_full = length >> LYCHEE_CACHE_PAGE_SHIFT;
   n_open = length & LYCHEE_CACHE_PAGE_MASK;
-  if (n_open > 0) {
-    LycheeCachePage *open = lychee_cache_page_new (fork, error);
+  fork->n_pages = n_full + (n_open > 0);
+  for (guint kind = 0; n_open > 0 && kind < 2; kind++) {
+    LycheeCachePage *open = lychee_cache_page_new (fork, kind, error);
 
     if (!open) {
       g_mutex_unlock (&cache->lock);
@@ -362,21 +384,23 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
       g_object_unref (fork);
       return NULL;
     }
-    lychee_cache_page_copy_rows (cache, cache->pages[n_full], open, n_open);
-    lychee_cache_put_page (fork, n_full, open);
+    lychee_cache_page_copy_rows (cache, kind, cache->pages[kind][n_full], open, n_open);
+    lychee_cache_put_page (fork, kind, n_full, open);
   }
-  for (guint i = 0; i < n_full; i++) {
-    if (!cache->pages[i])
+  for (guint i = 0; i < 2 * n_full; i++) {
+    LycheeCachePage *page = cache->pages[i % 2][i / 2];
+
+    if (!page)
       continue;
-    g_atomic_ref_count_inc (&cache->pages[i]->refs);
-    lychee_cache_put_page (fork, i, cache->pages[i]);
+    g_atomic_ref_count_inc (&page->refs);
+    lychee_cache_put_page (fork, i % 2, i / 2, page);
   }
   fork->head = cache->head;
   fork->skip = cache->skip;
+  fork->local_begin = cache->local_begin;
   fork->n_left_out = cache->n_left_out;
   fork->n_forgotten = cache->n_forgotten;
   g_array_append_vals (fork->start, cache->start->data, cache->start->len);
-  fork->n_pages = n_full + (n_open > 0);
   for (guint i = 0; i < cache->entries->len; i++) {
     LycheeCacheEntry entry = g_array_index (cache->entries, LycheeCacheEntry, i);
 
@@ -427,17 +451,18 @@ lychee_cache_reserve (LycheeCache *cache, guint n, GError **error)
   n_before = cache->n_pages;
   n_after = (length + n + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   lychee_cache_grow_tables (cache, n_after);
-  while (ok && cache->n_pages < n_after) {
-    LycheeCachePage *page = lychee_cache_page_new (cache, error);
+  for (; ok && cache->n_pages < n_after; cache->n_pages++)
+    for (guint kind = 0; ok && kind < 2; kind++) {
+      LycheeCachePage *page = lychee_cache_page_new (cache, kind, error);
 
-    if (page)
-      lychee_cache_put_page (cache, cache->n_pages++, page);
-    else
-      ok = FALSE;
-  }
+      if (page)
+        lychee_cache_put_page (cache, kind, cache->n_pages, page);
+      else
+        ok = FALSE;
+    }
   if (!ok) {
     while (cache->n_pages > n_before)
-      drop_page (cache, --cache->n_pages);
+      drop_pages (cache, --cache->n_pages);
   }
   g_mutex_unlock (&cache->lock);
   return ok;
@@ -457,24 +482,33 @@ lychee_cache_commit (LycheeCache *cache, guint n)
 
   g_return_if_fail (length <= cache->n_pages * LYCHEE_CACHE_PAGE_TOKENS);
   g_atomic_int_set (&cache->length, length);
+  lychee_cache_drop_behind (cache);
 }
 
-/* Gives the cache a copy of its own of a page that it shares, with the first @n rows. With the
- * lock. */
+/* Gives the cache a page of its own: of one that it shares a copy, with the first @n rows; of one
+ * that was let go an empty one. With the lock. */
 static gboolean
-own_page (LycheeCache *cache, guint at, guint n, GError **error)
+own_page (LycheeCache *cache, guint kind, guint at, guint n, GError **error)
 {
-  LycheeCachePage *page = cache->pages[at], *own;
+  LycheeCachePage *page = cache->pages[kind][at], *own;
 
-  if (g_atomic_ref_count_compare (&page->refs, 1))
+  if (page && g_atomic_ref_count_compare (&page->refs, 1))
     return TRUE;
-  own = lychee_cache_page_new (cache, error);
+  own = lychee_cache_page_new (cache, kind, error);
   if (!own)
     return FALSE;
-  lychee_cache_page_copy_rows (cache, page, own, n);
-  lychee_cache_put_page (cache, at, own);
-  lychee_cache_page_unref (page);
+  if (page)
+    lychee_cache_page_copy_rows (cache, kind, page, own, n);
+  lychee_cache_put_page (cache, kind, at, own);
+  if (page)
+    lychee_cache_page_unref (page);
   return TRUE;
+}
+
+static gboolean
+own_pages (LycheeCache *cache, guint at, guint n, GError **error)
+{
+  return own_page (cache, 0, at, n, error) && own_page (cache, 1, at, n, error);
 }
 
 /**
@@ -484,7 +518,8 @@ own_page (LycheeCache *cache, guint at, guint n, GError **error)
  *
  * Cuts the cache. Forks keep what they have. Belongs to the appending thread. Where the cut goes
  * through a page that is shared, and there is no memory for a copy, it goes back to the page's
- * beginning; where it would go into what was forgotten, to the end of that.
+ * beginning; where it would go into what was forgotten, to the end of that. Layers that are limited
+ * to a window may have less of it than they see.
  */
 void
 lychee_cache_truncate (LycheeCache *cache, guint length)
@@ -501,18 +536,19 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
     length = MAX (length, cache->head + cache->skip);
   n_pages = (length + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   /* The page becomes the open one again, which is written to. */
-  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0 && cache->pages[n_pages - 1] &&
-      !own_page (cache, n_pages - 1, length & LYCHEE_CACHE_PAGE_MASK, NULL)) {
+  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0 &&
+      !own_pages (cache, n_pages - 1, length & LYCHEE_CACHE_PAGE_MASK, NULL)) {
     n_pages--;
     length = n_pages << LYCHEE_CACHE_PAGE_SHIFT;
   }
   g_atomic_int_set (&cache->length, length);
-  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0 && cache->pages[n_pages - 1])
-    lychee_cache_page_limit_peers (cache->pages[n_pages - 1], length & LYCHEE_CACHE_PAGE_MASK);
+  cache->local_begin = MIN (cache->local_begin, length);
+  if ((length & LYCHEE_CACHE_PAGE_MASK) != 0)
+    lychee_cache_page_limit_peers (cache->pages[0][n_pages - 1], length & LYCHEE_CACHE_PAGE_MASK);
   if (cache->indexes)
     lychee_cache_truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
-    drop_page (cache, --cache->n_pages);
+    drop_pages (cache, --cache->n_pages);
   lychee_cache_forget_chunks (cache, length, G_MAXUINT);
   if (length == 0)
     g_array_set_size (cache->start, 0);
@@ -557,11 +593,11 @@ lychee_cache_get_origin (LycheeCache *cache)
 
 /* Copies the rows of @start over the first ones. With the lock, and pages of its own. */
 static void
-put_start (LycheeCache *cache, LycheeCache *start)
+put_start (LycheeCache *cache, LycheeCache *start, guint kind)
 {
   for (guint at = 0; at < start->n_pages; at++) {
-    lychee_cache_page_limit_peers (cache->pages[at], 0);
-    lychee_cache_page_copy_rows (cache, start->pages[at], cache->pages[at],
+    lychee_cache_page_limit_peers (cache->pages[kind][at], 0);
+    lychee_cache_page_copy_rows (cache, kind, start->pages[kind][at], cache->pages[kind][at],
         MIN (LYCHEE_CACHE_PAGE_TOKENS, start->length - at * LYCHEE_CACHE_PAGE_TOKENS));
   }
 }
@@ -571,17 +607,19 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
 {
   guint head = lychee_cache_get_length (start), length = lychee_cache_get_length (cache);
   guint heads = cache->n_layers * cache->n_kv_heads;
-  gboolean ok = TRUE;
+  /* Local layers that hold all that stays hold the start, too: their window may reach it. */
+  gboolean with_local = cache->local_begin <= end, ok = TRUE;
 
   g_return_val_if_fail (head <= end && end <= length, FALSE);
   g_return_val_if_fail (cache->skip == 0 || head == cache->head, FALSE);
 
-  if (end <= head + cache->skip)
+  if (end < head + cache->skip || (end == head + cache->skip && cache->local_begin == 0))
     return TRUE;
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   for (guint at = 0; ok && at < start->n_pages; at++)
-    ok = own_page (cache, at, LYCHEE_CACHE_PAGE_TOKENS, error);
+    ok = own_page (cache, 0, at, LYCHEE_CACHE_PAGE_TOKENS, error) &&
+         (!with_local || own_page (cache, 1, at, LYCHEE_CACHE_PAGE_TOKENS, error));
   if (ok) {
     for (guint i = 0; cache->indexes && i < heads; i++)
       if (cache->indexes[i]) {
@@ -590,12 +628,15 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
         lychee_cache_get_rows (cache, i / cache->n_kv_heads, i % cache->n_kv_heads, &rows);
         lychee_index_forget (cache->indexes[i], &rows, end);
       }
-    put_start (cache, start);
+    put_start (cache, start, 0);
+    if (with_local) {
+      put_start (cache, start, 1);
+      cache->local_begin = 0;
+    }
     cache->head = head;
     cache->skip = end - head;
     for (guint at = start->n_pages; (at + 1) << LYCHEE_CACHE_PAGE_SHIFT <= end; at++)
-      if (cache->pages[at])
-        drop_page (cache, at);
+      drop_pages (cache, at);
     lychee_cache_forget_chunks (cache, head, end);
   }
   g_mutex_unlock (&cache->lock);
@@ -624,7 +665,8 @@ lychee_cache_read (LycheeCache *cache, guint first, guint n, guint16 *to)
     for (guint v = 0; v < 2; v++)
       for (guint head = 0; head < cache->n_kv_heads; head++)
         for (guint t = first; t < first + n; t++, to += d) {
-          if (t >= length || (t >= cache->head && t < cache->head + cache->skip)) {
+          if (t >= length || (t >= cache->head && t < cache->head + cache->skip) ||
+              (t < cache->local_begin && cache->kind[layer] == 1)) {
             memset (to, 0, d * sizeof *to);
             continue;
           }
@@ -648,7 +690,7 @@ lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRow
 LycheePeer *
 lychee_cache_get_peer (LycheeCache *cache, guint at, gconstpointer owner)
 {
-  LycheeCachePage *page = cache->pages[at];
+  LycheeCachePage *page = cache->pages[0][at];
   LycheePeer *peer;
 
   if (!page)
@@ -663,17 +705,18 @@ lychee_cache_get_peer (LycheeCache *cache, guint at, gconstpointer owner)
 }
 
 const guint16 *
-lychee_cache_get_page (LycheeCache *cache, guint at)
+lychee_cache_get_part (LycheeCache *cache, guint at, guint layer)
 {
-  return cache->pages[at] ? cache->pages[at]->data : NULL;
+  return cache->table[(gsize) layer * cache->n_kv_heads * cache->max_pages + at];
 }
 
 guint16 *
 lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint token)
 {
-  gsize part = (gsize) (layer * cache->n_kv_heads + kv_head) * 2;
+  guint kind = cache->kind[layer];
+  gsize part = (gsize) (cache->slot[layer] * cache->n_kv_heads + kv_head) * 2;
 
-  return cache->pages[token >> LYCHEE_CACHE_PAGE_SHIFT]->data +
+  return cache->pages[kind][token >> LYCHEE_CACHE_PAGE_SHIFT]->data +
          part * lychee_cache_head_size (cache) +
          (gsize) (token & LYCHEE_CACHE_PAGE_MASK) * cache->head_dim;
 }

@@ -67,17 +67,27 @@ device_page_free (gconstpointer owner, gpointer data)
   g_free (page);
 }
 
-/* Rows first .. end - 1 of a page. */
+/* Rows first .. end - 1 of a page. What local layers let go is not there, and not read. */
 static void
-upload_rows (
-    Upload *upload, LycheeCache *cache, const guint16 *page, guint16 *to, guint first, guint end)
+upload_rows (Upload *upload, LycheeCache *cache, guint at, guint16 *to, guint first, guint end)
 {
   gsize dim = lychee_cache_get_head_dim (cache), part = LYCHEE_CACHE_PAGE_TOKENS * dim;
-  guint n_parts = lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache) * 2;
+  guint n_layers = lychee_cache_get_n_layers (cache);
+  guint n_parts = lychee_cache_get_n_kv_heads (cache) * 2;
 
-  for (guint i = 0; i < n_parts; i++)
-    upload_add (upload, to + i * part + first * dim, page + i * part + first * dim,
-        (end - first) * dim * sizeof *page);
+  for (guint layer = 0; layer < n_layers; layer++, to += n_parts * part) {
+    const guint16 *from = lychee_cache_get_part (cache, at, layer);
+
+    if (!from)
+      continue;
+    if (first == 0 && end == LYCHEE_CACHE_PAGE_TOKENS) {
+      upload_add (upload, to, from, n_parts * part * sizeof *from);
+      continue;
+    }
+    for (guint i = 0; i < n_parts; i++)
+      upload_add (upload, to + i * part + first * dim, from + i * part + first * dim,
+          (end - first) * dim * sizeof *from);
+  }
 }
 
 static gboolean
@@ -106,11 +116,7 @@ mirror_page (LycheeCuda *cuda, LycheeCache *cache, guint at, guint n_rows, Uploa
   *memory = page->memory;
   if (peer->rows >= n_rows)
     return TRUE;
-  if (peer->rows == 0 && n_rows == LYCHEE_CACHE_PAGE_TOKENS)
-    upload_add (upload, page->memory, lychee_cache_get_page (cache, at), size);
-  else
-    upload_rows (
-        upload, cache, lychee_cache_get_page (cache, at), page->memory, peer->rows, n_rows);
+  upload_rows (upload, cache, at, page->memory, peer->rows, n_rows);
   return TRUE;
 }
 

@@ -70,12 +70,12 @@ lychee_evidence_finder_free (LycheeEvidenceFinder *f)
   g_free (f);
 }
 
-gboolean
+void
 lychee_evidence_finder_watch (
     LycheeEvidenceFinder *f, LycheeWorker *worker, LycheeEvidenceSource source)
 {
   f->weights.sum = f->sums[source];
-  return lychee_worker_set_weights (worker, &f->weights);
+  lychee_worker_set_weights (worker, &f->weights);
 }
 
 /* Adds what each chunk adds to the divergence of @sum from @base, a head's weights. */

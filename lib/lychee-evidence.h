@@ -32,11 +32,12 @@ typedef enum {
 LycheeEvidenceFinder *lychee_evidence_finder_new (LycheeCache *cache, guint n_heads);
 void lychee_evidence_finder_free (LycheeEvidenceFinder *finder);
 
-/* For the passes of @worker that follow; FALSE: it cannot tell. */
-gboolean lychee_evidence_finder_watch (
+/* For the passes of @worker that follow. */
+void lychee_evidence_finder_watch (
     LycheeEvidenceFinder *finder, LycheeWorker *worker, LycheeEvidenceSource source);
 
-/* Appends to @evidence, of LycheeEvidence, the @n best chunks, or fewer. */
+/* After lychee_worker_collect_weights (): appends to @evidence, of LycheeEvidence, the @n best
+ * chunks, or fewer. */
 void lychee_evidence_finder_get (LycheeEvidenceFinder *finder, guint n, GPtrArray *evidence);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeEvidenceFinder, lychee_evidence_finder_free)

@@ -2,6 +2,7 @@
 
 #include "lychee-memory.h"
 
+#include "lychee-forward.h"
 #include "lychee-model-private.h"
 
 #include <string.h>
@@ -112,18 +113,21 @@ lychee_memory_get_available (const char *root)
 
 void
 lychee_memory_estimate (
-    LycheeModel *model, guint n_tokens, guint64 max_cache, LycheeMemoryNeed *need)
+    LycheeModel *model, guint n_tokens, gboolean whole, guint64 max_cache, LycheeMemoryNeed *need)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (model);
   const gboolean *local = lychee_model_get_local_layers (model);
-  guint64 layer = (guint64) hp->n_kv_heads * hp->head_dim * 2 * sizeof (guint16) * n_tokens;
-  guint n_indexed = 0;
+  guint64 row = (guint64) hp->n_kv_heads * hp->head_dim * 2 * sizeof (guint16);
+  guint n_indexed = 0, n_local = n_tokens;
 
   for (guint i = 0; i < hp->n_layers; i++)
     n_indexed += !local[i];
+  if (!whole)
+    n_local = MIN (n_tokens, lychee_cache_get_local_tokens (hp->window, LYCHEE_FORWARD_MAX_TOKENS));
   need->weights = lychee_model_get_size (model);
-  need->cache = hp->n_layers * layer;
-  need->index = INDEX_PART * n_indexed * layer;
+  need->cache =
+      row * ((guint64) n_indexed * n_tokens + (guint64) (hp->n_layers - n_indexed) * n_local);
+  need->index = INDEX_PART * n_indexed * row * n_tokens;
   if (max_cache > 0) {
     need->cache = MIN (need->cache, max_cache);
     need->index = MIN (need->index, max_cache - need->cache);

@@ -18,9 +18,10 @@ typedef struct {
   guint64 index;
 } LycheeMemoryNeed;
 
-/* @max_cache: limit of cache and index together, 0: none. */
+/* @whole: layers with a sliding window keep all (a device's do). @max_cache: limit of cache and
+ * index together, 0: none. */
 void lychee_memory_estimate (
-    LycheeModel *model, guint n_tokens, guint64 max_cache, LycheeMemoryNeed *need);
+    LycheeModel *model, guint n_tokens, gboolean whole, guint64 max_cache, LycheeMemoryNeed *need);
 guint64 lychee_memory_sum (const LycheeMemoryNeed *need);
 
 G_END_DECLS

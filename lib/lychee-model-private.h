@@ -105,6 +105,8 @@ const LycheeLayer *lychee_model_get_layer (LycheeModel *model, guint layer);
 void lychee_model_get_rope (LycheeModel *model, gboolean local, guint n_context, LycheeRope *rope);
 /* Sets what the model says of an index: scale and local layers. */
 void lychee_model_describe_indexing (LycheeModel *model, LycheeCacheIndexing *indexing);
+/* Lets local layers, if there are any, keep only their window. */
+void lychee_model_limit_layers (LycheeModel *model, LycheeCache *cache);
 /* [n_layers] */
 const gboolean *lychee_model_get_local_layers (LycheeModel *model);
 

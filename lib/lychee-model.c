@@ -421,6 +421,13 @@ lychee_model_describe_indexing (LycheeModel *model, LycheeCacheIndexing *indexin
   indexing->local = model->local;
 }
 
+void
+lychee_model_limit_layers (LycheeModel *model, LycheeCache *cache)
+{
+  if (model->weights.hparams.window > 0)
+    lychee_cache_limit_layers (cache, model->local, model->weights.hparams.window);
+}
+
 /**
  * lychee_model_get_stretch:
  * @n_context: positions that are wanted, 0 = as many as the model was trained for

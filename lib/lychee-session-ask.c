@@ -254,10 +254,8 @@ generate (Asking *a, const float *logits, GError **error)
       answer->finish = LYCHEE_FINISH_LENGTH;
       break;
     }
-    if (a->finder && answer->answer_tokens % LYCHEE_EVIDENCE_STEP == 1)
-      lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
-    else
-      lychee_worker_set_weights (a->worker, NULL);
+    lychee_worker_pause_weights (
+        a->worker, !a->finder || answer->answer_tokens % LYCHEE_EVIDENCE_STEP != 1);
     if (!lychee_worker_run_choosing (
             a->worker, a->tail, &said, 1, a->sampler, &id, a->cancellable, error))
       return FALSE;
@@ -334,7 +332,8 @@ cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
     return FALSE;
   }
   if (end < lychee_cache_get_length (a->tail)) {
-    lychee_cache_truncate (a->tail, end);
+    if (!lychee_session_cut (a->session, a->worker, a->tail, end, a->cancellable, error))
+      return FALSE;
     if (lychee_cache_get_length (a->tail) != end) {
       g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
           "There is no memory left to ask about a part of the transcript: raise max-memory");
@@ -373,9 +372,9 @@ watch_nothing (Asking *a, const GArray *ids, guint n, GError **error)
   g_autoptr (GError) local = NULL;
   g_autoptr (LycheeCache) fork = lychee_cache_fork (a->tail, &local);
 
-  if (fork && lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_NOTHING) &&
-      lychee_session_prefill (a->session, a->worker, fork, (const gint32 *) ids->data, n,
-          LYCHEE_OUTPUT_NONE, NULL, a->cancellable, &local))
+  lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_NOTHING);
+  if (fork && lychee_session_prefill (a->session, a->worker, fork, (const gint32 *) ids->data, n,
+                  LYCHEE_OUTPUT_NONE, NULL, a->cancellable, &local))
     return TRUE;
   if (g_error_matches (local, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY)) {
     a->finder = NULL;
@@ -410,7 +409,7 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
 
   nothing = encode_prompt (a, LYCHEE_EVIDENCE_NOTHING_PROMPT);
   n = count_own (ids, nothing);
-  if (n_evidence > 0 && lychee_worker_set_weights (a->worker, NULL)) {
+  if (n_evidence > 0) {
     a->finder = finder =
         lychee_evidence_finder_new (a->tail, lychee_model_get_n_heads (a->session->model));
     if (!watch_nothing (a, nothing, count_own (nothing, ids), error))
@@ -420,12 +419,14 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
   }
   ok = lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data, n,
       LYCHEE_OUTPUT_NONE, NULL, a->cancellable, error);
-  lychee_worker_set_weights (a->worker, NULL);
-  ok = ok &&
-       lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data + n,
-           ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error) &&
-       generate (a, logits, error);
-  if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)))
+  lychee_worker_pause_weights (a->worker, TRUE);
+  ok = ok && lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data + n,
+                 ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error);
+  if (ok && a->finder)
+    lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
+  ok = ok && generate (a, logits, error);
+  if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) &&
+      lychee_worker_collect_weights (a->worker, NULL))
     lychee_evidence_finder_get (finder, n_evidence, a->answer->evidence);
   return ok;
 }

@@ -50,12 +50,13 @@ static GVariant *
 describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
 {
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
-  guint head, skip, n_start;
+  LycheeCacheExtent extent;
+  guint n_start;
   const gint32 *start = lychee_cache_get_start (cache, &n_start);
   guint64 left_out, forgotten;
   GVariantBuilder b;
 
-  lychee_cache_get_hole (cache, &head, &skip);
+  lychee_cache_get_extent (cache, &extent);
   lychee_cache_get_lost (cache, &left_out, &forgotten);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
   g_variant_builder_add (
@@ -79,10 +80,12 @@ describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
     g_variant_builder_add (&b, "{sv}", "sinks", g_variant_new_uint32 (indexing->sinks));
     g_variant_builder_add (&b, "{sv}", "window", g_variant_new_uint32 (indexing->window));
   }
+  g_variant_builder_add (&b, "{sv}", "length", g_variant_new_uint32 (extent.length));
+  g_variant_builder_add (&b, "{sv}", "head", g_variant_new_uint32 (extent.head));
+  g_variant_builder_add (&b, "{sv}", "skip", g_variant_new_uint32 (extent.skip));
   g_variant_builder_add (
-      &b, "{sv}", "length", g_variant_new_uint32 (lychee_cache_get_length (cache)));
-  g_variant_builder_add (&b, "{sv}", "head", g_variant_new_uint32 (head));
-  g_variant_builder_add (&b, "{sv}", "skip", g_variant_new_uint32 (skip));
+      &b, "{sv}", "limited", g_variant_new_boolean (lychee_cache_get_local_window (cache) > 0));
+  g_variant_builder_add (&b, "{sv}", "local-begin", g_variant_new_uint32 (extent.local_begin));
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "start",
@@ -172,8 +175,8 @@ read_variant (LycheeFile *file, guint32 kind, const char *type)
 typedef struct {
   const char *model, *model_name, *type, *system_prompt;
   guint page_tokens, template, max_context, rope_context, granularity, sinks, window;
-  guint length, head, skip;
-  gboolean indexed;
+  LycheeCacheExtent extent;
+  gboolean indexed, limited; /* local layers keep only their window */
   guint64 left_out, forgotten;
 } Description;
 
@@ -201,9 +204,9 @@ parse_description (GVariant *meta, Description *d)
       !g_variant_lookup (meta, "max-context", "u", &d->max_context) ||
       !g_variant_lookup (meta, "rope-context", "u", &d->rope_context) ||
       !g_variant_lookup (meta, "indexed", "b", &d->indexed) ||
-      !g_variant_lookup (meta, "length", "u", &d->length) ||
-      !g_variant_lookup (meta, "head", "u", &d->head) ||
-      !g_variant_lookup (meta, "skip", "u", &d->skip) ||
+      !g_variant_lookup (meta, "length", "u", &d->extent.length) ||
+      !g_variant_lookup (meta, "head", "u", &d->extent.head) ||
+      !g_variant_lookup (meta, "skip", "u", &d->extent.skip) ||
       !g_variant_lookup (meta, "tokens-left-out", "t", &d->left_out) ||
       !g_variant_lookup (meta, "tokens-forgotten", "t", &d->forgotten))
     return FALSE;
@@ -211,10 +214,14 @@ parse_description (GVariant *meta, Description *d)
                         !g_variant_lookup (meta, "sinks", "u", &d->sinks) ||
                         !g_variant_lookup (meta, "window", "u", &d->window)))
     return FALSE;
+  /* Where nothing is said of it, all is held. */
+  g_variant_lookup (meta, "limited", "b", &d->limited);
+  g_variant_lookup (meta, "local-begin", "u", &d->extent.local_begin);
   return is_value (LYCHEE_TYPE_CHAT_FORMAT, d->template) &&
          d->template != LYCHEE_CHAT_FORMAT_UNKNOWN &&
          is_value (LYCHEE_TYPE_GRANULARITY, d->granularity) && d->sinks <= 65536 &&
-         d->window <= 65536 && d->max_context > 0 && d->max_context <= 1u << 24 && d->length > 0;
+         d->window <= 65536 && d->max_context > 0 && d->max_context <= 1u << 24 &&
+         d->extent.length > 0;
 }
 
 /* Whether ids are those of the model. */
@@ -280,19 +287,21 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
 
   if (chunks && start)
     ids = g_variant_get_fixed_array (start, &n_ids, sizeof *ids);
-  if (chunks && start && n_ids <= d->length && check_ids (s, ids, n_ids) &&
-      (d->skip == 0 || d->head == n_ids)) {
+  if (chunks && start && n_ids <= d->extent.length && check_ids (s, ids, n_ids) &&
+      (d->extent.skip == 0 || d->extent.head == n_ids)) {
     cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         d->max_context, s->max_memory);
     lychee_cache_set_rope_context (cache, d->rope_context);
+    if (d->limited)
+      lychee_model_limit_layers (s->model, cache);
     if (d->indexed) {
       LycheeCacheIndexing indexing = { d->granularity, d->sinks, d->window };
 
       lychee_model_describe_indexing (s->model, &indexing);
       lychee_cache_enable_index (cache, &indexing);
     }
-    if (!lychee_cache_load (cache, file, d->length, d->head, d->skip, error)) {
+    if (!lychee_cache_load (cache, file, &d->extent, error)) {
       g_prefix_error (error, "“%s”: ", path);
       return NULL;
     }

@@ -64,6 +64,10 @@ void lychee_session_collect_stats (LycheeSession *session, LycheeWorker *worker)
  * right before it. */
 gboolean lychee_session_forget (LycheeSession *session, LycheeWorker *worker, LycheeCache *cache,
     guint end, GCancellable *cancellable, GError **error);
+/* Cuts @cache at @length, which is 0 or where a chunk begins or ends. What local layers need and do
+ * not hold any more is read again from the chunks' text; on an error less is left than @length. */
+gboolean lychee_session_cut (LycheeSession *session, LycheeWorker *worker, LycheeCache *cache,
+    guint length, GCancellable *cancellable, GError **error);
 /* With reading held: reads a chunk. */
 gboolean lychee_session_read_chunk (
     LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What reads the transcript. */
+#include "lychee-model-private.h"
 #include "lychee-session-private.h"
 
 #define LEAD "Transcript:\n\n"
@@ -24,6 +25,10 @@ begin (LycheeSession *s, GCancellable *cancellable, GError **error)
     return FALSE;
   if (s->begun) /* another session did it */
     return TRUE;
+  /* A device's copy of the cache has all layers. */
+  if (lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CPU &&
+      lychee_cache_get_length (s->cache) == 0)
+    lychee_model_limit_layers (s->model, s->cache);
   ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   lychee_chat_format_append_prefix (s->template, lychee_model_get_tokenizer (s->model),
       system && *system ? system : NULL, LEAD, ids);
@@ -113,11 +118,9 @@ lychee_session_forget (LycheeSession *s, LycheeWorker *worker, LycheeCache *cach
 {
   guint n;
   const gint32 *ids = lychee_cache_get_start (cache, &n);
-  g_autoptr (LycheeCache) start = lychee_cache_new (lychee_cache_get_n_layers (cache),
-      lychee_cache_get_n_kv_heads (cache), lychee_cache_get_head_dim (cache), MAX (n, 1), 0);
+  g_autoptr (LycheeCache) start = lychee_cache_new_like (cache, MAX (n, 1));
 
   lychee_cache_set_origin (start, end - n);
-  lychee_cache_set_rope_context (start, lychee_cache_get_rope_context (cache));
   return (n == 0 || lychee_session_prefill (
                         s, worker, start, ids, n, LYCHEE_OUTPUT_NONE, NULL, cancellable, error)) &&
          lychee_cache_forget (cache, start, end, error);
@@ -194,7 +197,7 @@ lychee_session_read_chunk (
   before = lychee_cache_get_length (s->cache);
   if (!lychee_session_prefill (s, s->reader, s->cache, chunk->ids, chunk->n_ids, LYCHEE_OUTPUT_NONE,
           NULL, cancellable, error)) {
-    lychee_cache_truncate (s->cache, before);
+    lychee_session_cut (s, s->reader, s->cache, before, NULL, NULL);
     return FALSE;
   }
   lychee_cache_add_chunk (s->cache, chunk, before);
@@ -231,6 +234,21 @@ lychee_session_append (
   return ok;
 }
 
+/* With reading held. */
+static gboolean
+cut (LycheeSession *s, guint length, GError **error)
+{
+  if (lychee_cache_has_window (s->cache, length)) {
+    lychee_cache_truncate (s->cache, length);
+    return TRUE;
+  }
+  if (!begin (s, NULL, error)) {
+    lychee_cache_truncate (s->cache, 0);
+    return FALSE;
+  }
+  return lychee_session_cut (s, s->reader, s->cache, length, NULL, error);
+}
+
 /**
  * lychee_session_truncate:
  * @session: a session
@@ -238,7 +256,8 @@ lychee_session_append (
  *
  * Forgets what was said at @time and later, as after a seek back: the chunks that begin then, and
  * text that is held back. Answers under way are not affected. Waits for what is being read in
- * another thread.
+ * another thread. With models whose layers see a sliding window, a cut that is further back than
+ * the window is kept takes the time of reading the last two windows again.
  *
  * Returns: when what is left of the transcript ends, in nanoseconds of stream time;
  *   %LYCHEE_TIME_NONE where nothing with a time is left
@@ -248,6 +267,7 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
 {
   guint position, length;
   guint64 end = LYCHEE_TIME_NONE;
+  g_autoptr (GError) error = NULL;
   LycheeChunk *chunk;
 
   g_return_val_if_fail (LYCHEE_IS_SESSION (session), LYCHEE_TIME_NONE);
@@ -264,7 +284,8 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
       break;
     }
   }
-  lychee_cache_truncate (session->cache, length);
+  if (!cut (session, length, &error))
+    g_warning ("The transcript was cut further back than asked: %s", error->message);
   for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, NULL)); i++) {
     guint64 until = lychee_chunk_get_end (chunk);
 

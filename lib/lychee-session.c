@@ -109,12 +109,13 @@ make_cache (LycheeSession *s)
 {
   LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
   guint n_context = s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model);
+  gboolean whole = s->backend_type == LYCHEE_BACKEND_CUDA;
 
-  lychee_memory_estimate (s->model, n_context, s->max_memory, &s->need);
+  lychee_memory_estimate (s->model, n_context, whole, s->max_memory, &s->need);
   if (s->max_context == 0 && s->max_memory == 0 &&
       lychee_memory_sum (&s->need) > s->memory_available && s->need.weights < s->memory_available) {
     s->max_memory = (s->memory_available - s->need.weights) / 10 * 9;
-    lychee_memory_estimate (s->model, n_context, s->max_memory, &s->need);
+    lychee_memory_estimate (s->model, n_context, whole, s->max_memory, &s->need);
   }
   s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
       lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model), n_context,
@@ -739,6 +740,25 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
   return ok;
 }
 
+/* The largest context that fits. */
+static guint
+find_context (LycheeSession *s, guint n_tokens)
+{
+  guint fits = 0;
+
+  while (fits < n_tokens) {
+    guint middle = fits + (n_tokens - fits + 1) / 2;
+    LycheeMemoryNeed need;
+
+    lychee_memory_estimate (s->model, middle, FALSE, 0, &need);
+    if (lychee_memory_sum (&need) <= s->memory_available)
+      fits = middle;
+    else
+      n_tokens = middle - 1;
+  }
+  return fits;
+}
+
 /* Whether the session fits into the memory of the machine. A session over another's cache adds
  * nothing to it. */
 static gboolean
@@ -760,8 +780,7 @@ check_memory (LycheeSession *s, LycheeCache *cache, GError **error)
       "The model needs %.0f MB, the KV cache of %u tokens %.0f MB and its index %.0f MB, and %.0f "
       "MB of memory are available: set max-context to %u or less, or max-memory to %.0f MB or less",
       s->need.weights / 1e6, n_tokens, s->need.cache / 1e6, s->need.index / 1e6,
-      s->memory_available / 1e6,
-      (guint) (n_tokens * (double) spare / (s->need.cache + s->need.index)), spare / 1e6);
+      s->memory_available / 1e6, find_context (s, n_tokens), spare / 1e6);
   return FALSE;
 }
 

@@ -10,6 +10,8 @@
 /* Below this confidence (of 100) a guess is no better than the most common legacy encoding. */
 #define MIN_CONFIDENCE 10
 #define FALLBACK "windows-1252"
+/* Fewer bytes do not tell whether they are text. */
+#define BINARY_MIN 64
 
 /**
  * lychee_transcript_encoding_is_known:
@@ -115,6 +117,49 @@ lychee_charset_of_zeros (const guint8 *data, gsize length)
   if (zeros[1] == 0 && zeros[0] * 4 >= pairs)
     return "UTF-16BE";
   return NULL;
+}
+
+/* Spaces and what ends lines, pages, files and escape sequences. */
+static gboolean
+is_control (guint c)
+{
+  return (c < 0x20 && strchr ("\t\n\v\f\r\x1a\x1b", c) == NULL) || c == 0x7f || c == 0;
+}
+
+gboolean
+lychee_charset_is_binary (const guint8 *data, gsize length)
+{
+  const char *utf16;
+  LycheeUtf8 utf8 = { 0 };
+  LycheeUtf8Counts counts = { 0 };
+  gsize n_zeros[4] = { 0 };
+  gsize n_controls = 0;
+  gsize n_high = 0;
+  guint mark;
+
+  if (length < BINARY_MIN || lychee_charset_of_mark (data, length, &mark) != NULL)
+    return FALSE;
+  utf16 = lychee_charset_of_zeros (data, length);
+  if (utf16 != NULL) {
+    guint low = strcmp (utf16, "UTF-16LE") == 0 ? 0 : 1;
+
+    for (gsize i = 0; i + 1 < length; i += 2)
+      n_controls += data[i + !low] == 0 && is_control (data[i + low]);
+    return n_controls * 8 > length / 2;
+  }
+  for (gsize i = 0; i < length; i++) {
+    n_zeros[i % 4] += data[i] == 0;
+    n_controls += is_control (data[i]);
+    n_high += data[i] >= 0x80;
+  }
+  /* UTF-32, with its letters in one byte of four. */
+  if ((n_zeros[0] == 0 && n_zeros[3] == length / 4) ||
+      (n_zeros[3] == 0 && n_zeros[0] == (length + 3) / 4))
+    return FALSE;
+  if (n_controls * 10 > length * 3)
+    return TRUE;
+  lychee_charset_count (&utf8, data, length, &counts);
+  return n_controls * 25 > length && n_high * 5 > length && !lychee_charset_is_utf8 (&counts);
 }
 
 void

@@ -22,6 +22,10 @@ gboolean lychee_charset_mark_may_follow (const guint8 *data, gsize length);
 /* (nullable): UTF-16 of a byte order by where the zeros are. */
 const char *lychee_charset_of_zeros (const guint8 *data, gsize length);
 
+/* Whether bytes without a byte order mark are no text in any encoding, as programs, sound, pictures
+ * and compressed files are not. */
+gboolean lychee_charset_is_binary (const guint8 *data, gsize length);
+
 /* Counts on over bytes in any pieces. */
 void lychee_charset_count (
     LycheeUtf8 *utf8, const guint8 *data, gsize length, LycheeUtf8Counts *counts);

@@ -208,21 +208,55 @@ has_turns (const char *text)
   return n_turns >= 2 && n_turns * 5 >= n_lines * 2;
 }
 
+/* Whether cues begin in @text, two of them at least and with no more lines each than people put on
+ * a screen: a page about subtitles shows an example or two. */
+static gboolean
+has_cues (const char *text)
+{
+  g_auto (GStrv) lines = g_strsplit_set (text, "\r\n", -1);
+  guint n_lines = 0;
+  guint n_cues = 0;
+  guint64 start;
+  guint64 end;
+  const char *rest;
+
+  for (guint i = 0; lines[i] != NULL; i++) {
+    n_lines += !lychee_transcript_is_blank (lines[i], strlen (lines[i]));
+    n_cues += lychee_transcript_parse_times (lines[i], &start, &end, &rest) &&
+              start != LYCHEE_TIME_NONE && end != LYCHEE_TIME_NONE;
+  }
+  return n_cues >= 2 && n_cues * 8 >= n_lines;
+}
+
+/* Whether @text has the key or value @name. */
+static gboolean
+has_name (const char *text, const char *name)
+{
+  gsize length = strlen (name);
+  const char *at = text;
+
+  while ((at = strstr (at, name)) != NULL) {
+    if (at > text && (at[-1] == '"' || at[-1] == '\'') && at[length] == at[-1])
+      return TRUE;
+    at += length;
+  }
+  return FALSE;
+}
+
 /* Whether JSON has what a recogniser writes. */
 static gboolean
 has_speech (const char *text)
 {
-  static const char *const texts[] = { "\"text\"", "\"word\"", "\"transcript\"",
-    "\"punctuated_word\"", "\"body\"", "\"content\"", "\"utf8\"", "\"partial\"" };
-  static const char *const others[] = { "\"start\"", "\"start_time\"", "\"startTime\"",
-    "\"tStartMs\"", "\"timestamp\"", "\"timestamps\"", "\"segments\"", "\"words\"", "\"offsets\"",
-    "\"speaker\"", "\"partial\"" };
+  static const char *const texts[] = { "text", "word", "transcript", "punctuated_word", "body",
+    "content", "utf8", "partial" };
+  static const char *const others[] = { "start", "start_time", "startTime", "start_ms", "tStartMs",
+    "timestamp", "timestamps", "segments", "words", "offsets", "speaker", "partial" };
   gboolean found = FALSE;
 
   for (guint i = 0; i < G_N_ELEMENTS (texts) && !found; i++)
-    found = strstr (text, texts[i]) != NULL;
+    found = has_name (text, texts[i]);
   for (guint i = 0; i < G_N_ELEMENTS (others) && found; i++)
-    if (strstr (text, others[i]) != NULL)
+    if (has_name (text, others[i]))
       return TRUE;
   return FALSE;
 }
@@ -251,9 +285,11 @@ lychee_transcript_recognise (const void *data, gsize length)
   lychee_transcript_decoder_push (decoder, data, length, text);
   lychee_transcript_decoder_finish (decoder, text);
   lychee_transcript_decoder_report (decoder, &report);
-  if (report.controls * 20 > length)
+  if (report.binary)
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   format = lychee_transcript_detect (text->str, text->len, TRUE);
+  if (format == LYCHEE_TRANSCRIPT_FORMAT_TEXT && has_cues (text->str))
+    return LYCHEE_TRANSCRIPT_FORMAT_SUBRIP;
   if (format == LYCHEE_TRANSCRIPT_FORMAT_TEXT && !has_turns (text->str))
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   if (format == LYCHEE_TRANSCRIPT_FORMAT_JSON && !has_speech (text->str))

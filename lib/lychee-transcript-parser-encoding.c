@@ -17,6 +17,9 @@
 
 /* Bytes that show whether text is UTF-16 without a mark. */
 #define PROBE_LENGTH 64
+/* Of the beginning, what shows whether it is text, and when that is looked at first. */
+#define HEAD_LENGTH 4096
+#define FIRST_JUDGEMENT 256
 
 typedef enum {
   STATE_START,   /* nothing is known */
@@ -41,6 +44,9 @@ struct _LycheeTranscriptDecoder {
   LycheeUtf8Counts counts;
   guint64 replaced;
   guint64 controls;
+  GByteArray *head;     /* the beginning, until it is long enough to judge; then NULL */
+  gsize next_judgement; /* at so many bytes of it */
+  gboolean binary;
 };
 
 LycheeTranscriptDecoder *
@@ -52,6 +58,9 @@ lychee_transcript_decoder_new (const char *encoding, gsize patience)
   decoder->patience = patience;
   decoder->raw = g_byte_array_new ();
   decoder->iconv = (GIConv) -1;
+  /* In an encoding that is unlike ASCII, bytes may look like anything. */
+  if (decoder->requested == NULL || lychee_charset_extends_ascii (decoder->requested))
+    decoder->head = g_byte_array_new ();
   return decoder;
 }
 
@@ -61,6 +70,7 @@ lychee_transcript_decoder_free (LycheeTranscriptDecoder *decoder)
   if (decoder->iconv != (GIConv) -1)
     g_iconv_close (decoder->iconv);
   g_byte_array_unref (decoder->raw);
+  g_clear_pointer (&decoder->head, g_byte_array_unref);
   g_free (decoder);
 }
 
@@ -81,6 +91,7 @@ lychee_transcript_decoder_report (LycheeTranscriptDecoder *decoder, LycheeTransc
                      : decoder->counts.n_valid > 0 ? "UTF-8"
                                                    : NULL;
   report->guessed = decoder->guessed;
+  report->binary = decoder->binary;
 }
 
 /* Appends valid UTF-8 without what is no text: control characters, byte order marks. A page's end
@@ -311,10 +322,27 @@ decode (LycheeTranscriptDecoder *decoder, gboolean at_end, GString *out)
   }
 }
 
+/* Looks at the beginning as it grows: what is no text should not be taken for it for long. */
+static void
+judge_head (LycheeTranscriptDecoder *decoder, const guint8 *data, gsize length)
+{
+  if (decoder->head == NULL)
+    return;
+  g_byte_array_append (decoder->head, data, MIN (length, HEAD_LENGTH - decoder->head->len));
+  if (decoder->head->len >= decoder->next_judgement) {
+    decoder->binary = lychee_charset_is_binary (decoder->head->data, decoder->head->len);
+    decoder->next_judgement = MAX (decoder->head->len * 2, FIRST_JUDGEMENT);
+    decoder->next_judgement = MIN (decoder->next_judgement, HEAD_LENGTH);
+  }
+  if (decoder->head->len == HEAD_LENGTH || decoder->binary)
+    g_clear_pointer (&decoder->head, g_byte_array_unref);
+}
+
 void
 lychee_transcript_decoder_push (
     LycheeTranscriptDecoder *decoder, const guint8 *data, gsize length, GString *text)
 {
+  judge_head (decoder, data, length);
   g_byte_array_append (decoder->raw, data, length);
   decode (decoder, FALSE, text);
 }
@@ -322,5 +350,7 @@ lychee_transcript_decoder_push (
 void
 lychee_transcript_decoder_finish (LycheeTranscriptDecoder *decoder, GString *text)
 {
+  if (decoder->head != NULL)
+    decoder->binary = lychee_charset_is_binary (decoder->head->data, decoder->head->len);
   decode (decoder, TRUE, text);
 }

@@ -102,6 +102,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeCue, lychee_cue_free)
  * @restarts: times that the numbering and the clock began anew, as in files put together
  * @encoding: (nullable): the encoding that was settled on, static; NULL where all was ASCII so far
  * @guessed: @encoding is a guess from the bytes
+ * @binary: the beginning is no text, whatever the encoding: a program, sound, a compressed file
  *
  * What a parser met with, so far.
  */
@@ -117,6 +118,7 @@ typedef struct {
   guint64 restarts;
   const char *encoding;
   gboolean guessed;
+  gboolean binary;
 } LycheeTranscriptReport;
 
 #define LYCHEE_TYPE_TRANSCRIPT_SURVEY (lychee_transcript_survey_get_type ())

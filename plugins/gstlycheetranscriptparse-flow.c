@@ -40,6 +40,7 @@ gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self)
   g_ptr_array_set_size (self->parsed, 0);
   g_ptr_array_set_size (self->clean, 0);
   self->offset = 0;
+  self->refused = FALSE;
   self->discont = TRUE;
   GST_OBJECT_LOCK (self);
   self->n_bytes = 0;
@@ -215,12 +216,51 @@ push_parsed (GstLycheeTranscriptParse *self)
   return push_clean (self);
 }
 
+/* Refuses what @parser found to be no text: noise that is read as speech spoils all that comes of
+ * it. */
+static gboolean
+is_text (GstLycheeTranscriptParse *self, LycheeTranscriptParser *parser)
+{
+  if (!lychee_transcript_parser_get_report (parser).binary)
+    return TRUE;
+  for (guint i = 0; i < self->parsed->len; i++)
+    lychee_cue_free (g_ptr_array_index (self->parsed, i));
+  g_ptr_array_set_size (self->parsed, 0);
+  if (!self->refused)
+    GST_ELEMENT_ERROR (self, STREAM, WRONG_TYPE,
+        ("This is no transcript: it begins with bytes that are no text in any encoding, as those "
+         "of "
+         "a program, a recording or a compressed file. Sound goes through a speech recogniser "
+         "first; "
+         "text in UTF-16 without a byte order mark needs encoding=UTF-16LE or UTF-16BE."),
+        (NULL));
+  self->refused = TRUE;
+  return FALSE;
+}
+
+/* Whether @data, the beginning, is text; posts an error where it is not. */
+gboolean
+gst_lychee_transcript_parse_begins_with_text (
+    GstLycheeTranscriptParse *self, const guint8 *data, gsize size)
+{
+  g_autoptr (LycheeTranscriptParser) parser = NULL;
+
+  GST_OBJECT_LOCK (self);
+  parser = lychee_transcript_parser_new (self->format, self->encoding);
+  GST_OBJECT_UNLOCK (self);
+  lychee_transcript_parser_push (parser, data, size, self->parsed);
+  for (guint i = 0; i < self->parsed->len; i++)
+    lychee_cue_free (g_ptr_array_index (self->parsed, i));
+  g_ptr_array_set_size (self->parsed, 0);
+  return is_text (self, parser);
+}
+
 static GstFlowReturn
 parse_data (GstLycheeTranscriptParse *self, const guint8 *data, gsize size)
 {
   ensure_parser (self);
   lychee_transcript_parser_push (self->parser, data, size, self->parsed);
-  return push_parsed (self);
+  return is_text (self, self->parser) ? push_parsed (self) : GST_FLOW_ERROR;
 }
 
 /* Of a file that is pushed, all is collected until its end, and then read as if it had been pulled;
@@ -357,8 +397,11 @@ gst_lychee_transcript_parse_finish (GstLycheeTranscriptParse *self)
 {
   GstFlowReturn ret = parse_collected (self);
 
-  if (self->parser != NULL)
+  if (self->parser != NULL) {
     lychee_transcript_parser_finish (self->parser, self->parsed);
+    if (!is_text (self, self->parser))
+      return GST_FLOW_ERROR;
+  }
   if (ret == GST_FLOW_OK)
     ret = push_parsed (self);
   lychee_hygiene_drain (self->hygiene, self->clean);

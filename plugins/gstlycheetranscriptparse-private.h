@@ -55,6 +55,7 @@ struct _GstLycheeTranscriptParse {
   gboolean discont;
   gboolean language_sent;
   gboolean warned;
+  gboolean refused; /* it is no text, which was told */
   gboolean is_file; /* upstream can be read again */
   guint64 offset;   /* of the next byte to pull */
   guint32 seqnum;   /* of the segment, and of what ends it */
@@ -70,6 +71,8 @@ gboolean gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, 
 
 void gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self);
 LycheeTranscriptSurvey *gst_lychee_transcript_parse_new_survey (GstLycheeTranscriptParse *self);
+gboolean gst_lychee_transcript_parse_begins_with_text (
+    GstLycheeTranscriptParse *self, const guint8 *data, gsize size);
 GstFlowReturn gst_lychee_transcript_parse_bytes (GstLycheeTranscriptParse *self, GstBuffer *buffer);
 void gst_lychee_transcript_parse_end_survey (GstLycheeTranscriptParse *self);
 /* Ends the transcript: pushes what is held. */

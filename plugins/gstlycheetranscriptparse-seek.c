@@ -12,15 +12,21 @@ GST_DEBUG_CATEGORY_EXTERN (lychee_transcript_parse_debug);
 
 /* Reads @buffer's bytes as the survey's next. */
 static gboolean
-survey_buffer (LycheeTranscriptSurvey *survey, GstBuffer *buffer)
+survey_buffer (GstLycheeTranscriptParse *self, LycheeTranscriptSurvey *survey, GstBuffer *buffer,
+    gboolean first)
 {
   GstMapInfo map;
+  gboolean is_text;
 
   if (!gst_buffer_map (buffer, &map, GST_MAP_READ))
     return FALSE;
-  lychee_transcript_survey_push (survey, map.data, map.size);
+  /* What is none may be a film, which nobody wants to be read to its end. */
+  is_text = !first || gst_lychee_transcript_parse_begins_with_text (
+                          self, map.data, MIN (map.size, READ_SIZE));
+  if (is_text)
+    lychee_transcript_survey_push (survey, map.data, map.size);
   gst_buffer_unmap (buffer, &map);
-  return TRUE;
+  return is_text;
 }
 
 static GstFlowReturn
@@ -40,7 +46,7 @@ survey (GstLycheeTranscriptParse *self)
       if (ret != GST_FLOW_OK)
         break;
       size = gst_buffer_get_size (buffer);
-      if (!survey_buffer (found, buffer))
+      if (!survey_buffer (self, found, buffer, offset == 0))
         ret = GST_FLOW_ERROR;
       gst_buffer_unref (buffer);
       offset += size;
@@ -112,7 +118,8 @@ loop (gpointer user_data)
   if (ret == GST_FLOW_EOS) {
     end_of_segment (self);
   } else if (ret == GST_FLOW_NOT_LINKED || ret < GST_FLOW_EOS) {
-    GST_ELEMENT_FLOW_ERROR (self, ret);
+    if (!self->refused)
+      GST_ELEMENT_FLOW_ERROR (self, ret);
     gst_lychee_transcript_parse_send_events (self);
     gst_pad_push_event (self->srcpad, gst_event_new_eos ());
   }

@@ -9,7 +9,12 @@
  *
  * Each cue is a buffer of UTF-8 with its times, and a LycheeTextMeta where it is known who speaks.
  * A line of plain text is a cue without times, and ends in a newline. Nothing that is said is left
- * out: what is wrong around it is repaired, of which a warning message tells at the end.
+ * out: what is wrong around it is repaired, of which a warning message tells at the end. What is no
+ * text at all is an error.
+ *
+ * As from other parsers of subtitles, a cue with times does not end in a newline: in an `fdsink`
+ * cues run together. To see them as lines or keep them, put `webvttenc` or `srtenc` before the
+ * sink.
  *
  * What is not said is taken out: markup, lines that rolling captions show again, loops of a
  * recogniser. Each kind has a property, and a counter in #lycheetranscriptparse:stats.

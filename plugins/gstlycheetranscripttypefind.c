@@ -25,9 +25,11 @@ find (GstTypeFind *type_find, gpointer user_data)
   format = lychee_transcript_recognise (data, length);
   if (format == LYCHEE_TRANSCRIPT_FORMAT_AUTO)
     return;
-  /* Plain text and JSON are plain text to others as well. */
+  /* Others are quite as certain of what is text to this one, or take "0:00:01" at the beginning of
+   * a line for a format that has nothing else. */
   gst_type_find_suggest_simple (type_find,
-      format >= LYCHEE_TRANSCRIPT_FORMAT_JSON ? GST_TYPE_FIND_NEARLY_CERTAIN : GST_TYPE_FIND_LIKELY,
+      format == LYCHEE_TRANSCRIPT_FORMAT_TEXT ? GST_TYPE_FIND_NEARLY_CERTAIN
+                                              : GST_TYPE_FIND_MAXIMUM,
       "application/x-lychee-transcript", "format", G_TYPE_STRING, names[format], NULL);
 }
 

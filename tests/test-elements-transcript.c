@@ -350,6 +350,14 @@ static const PipelineCase pipeline_cases[] = {
   { "decodebin-names", "d.txt", "Ann: Good morning.\nBob: Morning.\nAnn: Well.\nBob: Well.\n",
       "filesrc location=DIR/d.txt ! decodebin",
       " Ann|Ann: Good morning.\n\n Bob|Bob: Morning.\n\n Ann|Ann: Well.\n\n Bob|Bob: Well.\n\n" },
+  { "decodebin-no-header", "h.vtt",
+      "00:00:01.000 --> 00:00:02.000\na\n\n00:00:03.000 --> 00:00:04.000\nb\n",
+      "filesrc location=DIR/h.vtt ! decodebin", "1+1 |a\n3+1 |b\n" },
+  { "decodebin-text-behind-times", "b.srt",
+      "1\n00:00:01,000 --> 00:00:02,000 a\n\n2\n00:00:03,000 --> 00:00:04,000 b\n",
+      "filesrc location=DIR/b.srt ! decodebin", "1+1 |a\n3+1 |b\n" },
+  { "decodebin-json-array", "a.json", "[{\"start\": 1.0, \"end\": 2.0, \"text\": \"a\"}]",
+      "filesrc location=DIR/a.json ! decodebin", "1+1 |a\n" },
   { "empty", "empty.srt", "", "filesrc location=DIR/empty.srt ! " PARSE, "" },
 };
 
@@ -415,6 +423,29 @@ test_unknown_encoding (void)
   gst_object_unref (pipeline);
 }
 
+/* What is no text is refused, with one message. */
+static void
+test_binary (gconstpointer source)
+{
+  g_autofree char *path = g_build_filename (test_dir (), "sound.raw", NULL);
+  g_autofree char *launch = g_strdup_printf ("%s ! " PARSE " ! fakesink", (const char *) source);
+  guint8 data[6000];
+  GstElement *pipeline;
+  GstBus *bus;
+
+  for (guint i = 0; i < sizeof data; i++)
+    data[i] = i * 37 + i / 7;
+  g_assert_true (g_file_set_contents (path, (const char *) data, sizeof data, NULL));
+  pipeline = test_pipeline (launch);
+  bus = gst_element_get_bus (pipeline);
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  test_assert_error (
+      test_wait_error (bus), GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE, "no transcript");
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+  gst_object_unref (bus);
+  gst_object_unref (pipeline);
+}
+
 static void
 add_tests (void)
 {
@@ -435,6 +466,10 @@ add_tests (void)
       "filesrc location=DIR/seek.srt ! " PARSE " ! fakesink name=sink", test_seek);
   g_test_add_data_func ("/transcriptparse/seek/push",
       "filesrc location=DIR/seek.srt ! queue ! " PARSE " ! fakesink name=sink", test_seek);
+  g_test_add_data_func (
+      "/transcriptparse/binary/pull", "filesrc location=DIR/sound.raw", test_binary);
+  g_test_add_data_func ("/transcriptparse/binary/push",
+      "filesrc location=DIR/sound.raw blocksize=100 ! queue", test_binary);
   g_test_add_func ("/transcriptparse/unknown-encoding", test_unknown_encoding);
 }
 

@@ -157,6 +157,118 @@ test_json (gconstpointer data)
   }
 }
 
+/* What a transcript is recognised by, and what is none. */
+#define CUES "00:00:01.000 --> 00:00:02.000\na\n\n00:00:03.000 --> 00:00:04.000\nb\n"
+#define NOT LYCHEE_TRANSCRIPT_FORMAT_AUTO
+
+static const struct {
+  const char *name;
+  LycheeTranscriptFormat format;
+  const char *text;
+} recognised[] = {
+  { "webvtt", LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "WEBVTT\n\n" CUES },
+  { "without-header", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, CUES },
+  { "without-numbers", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "00:00:01,000 --> 00:00:02,000\na\n" },
+  { "text-behind-times", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP,
+      "00:00:01.000 --> 00:00:02.000 a\n00:00:03.000 --> 00:00:04.000 b\n" },
+  { "text-before", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "Made by hand.\n\n" CUES },
+  { "sbv", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "0:00:01.000,0:00:02.000\na\n" },
+  { "terminal", LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "[00:00:01.000 --> 00:00:02.000]  a\n" },
+  { "json", LYCHEE_TRANSCRIPT_FORMAT_JSON, "{\"segments\": [{\"start\": 1, \"text\": \"a\"}]}" },
+  { "json-array", LYCHEE_TRANSCRIPT_FORMAT_JSON, "[{\"start\": 1, \"text\": \"a\"}]" },
+  { "json-lines", LYCHEE_TRANSCRIPT_FORMAT_JSON, "{\"start\": 1, \"text\": \"a\"}\n{}\n" },
+  { "python", LYCHEE_TRANSCRIPT_FORMAT_JSON, "{'text': 'a', 'segments': [{'start': 1.0}]}" },
+  { "turns", LYCHEE_TRANSCRIPT_FORMAT_TEXT, "Ann: One.\nBob: Two.\nAnn: Three.\nBob: Four.\n" },
+  { "xml", NOT,
+      "<?xml version=\"1.0\"?>\n<tt><p begin=\"00:00:01.000\">a</p>\n<!--\n-->\n</tt>\n" },
+  { "html", NOT, "<!DOCTYPE html>\n<p>00:00:01.000 --&gt; 00:00:02.000</p>\n" },
+  { "c", NOT,
+      "/* a -> b */\n#include <stdio.h>\n\nint\nmain (void)\n{\n  while (n --> 0)\n    p->x = 1;\n"
+      "default:\n  return 0;\n}\n" },
+  { "javascript", NOT, "// {\"text\": 1}\nvar text = [\"start\"];\nfor (;;) {}\n" },
+  { "log", NOT,
+      "2026-01-02 10:00:01,123 INFO start: a -> b\n2026-01-02 10:00:02,456 INFO stop: done\n"
+      "10:00:03.000 10:00:04.000 x\n" },
+  { "clock-log", NOT, "10:00:01.123 INFO: one\n10:00:02.456 INFO: two\n10:00:03.789 WARN: x\n" },
+  { "csv", NOT, "start,end,name\n1.0,2.0,a\n00:01,00:02,b\n" },
+  { "markdown", NOT,
+      "# Subtitles\n\nA file of them looks like this:\n\n    00:00:01,000 --> 00:00:02,000\n    "
+      "a\n\n"
+      "* one\n* two\n\nNote: this is\nall that there\nis to be said.\n" },
+  { "yaml", NOT, "name: a\nversion: 1\nsteps:\n  - run: make\n  - run: test\n" },
+  { "headers", NOT, "From: a@example.org\nTo: b@example.org\nSubject: c\n\nHello.\n" },
+  { "playlist", NOT, "#EXTM3U\n#EXTINF:10,\na.ts\n#EXTINF:10,\nb.ts\n" },
+  { "json-of-others", NOT, "{\"name\": \"a\", \"text\": \"b\", \"version\": [1, 2]}" },
+  { "prose", NOT, "It was late. We went home.\nHe said: stay.\n" },
+  { "empty", NOT, "" },
+};
+
+static void
+test_recognised (void)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (recognised); i++) {
+    LycheeTranscriptFormat format =
+        lychee_transcript_recognise (recognised[i].text, strlen (recognised[i].text));
+
+    if (format != recognised[i].format)
+      g_test_message ("%s", recognised[i].name);
+    g_assert_cmpint (format, ==, recognised[i].format);
+  }
+}
+
+/* Bytes that are no text, and text that looks as if it were none. */
+static void
+test_binary (void)
+{
+  static const char *const encodings[] = { "UTF-8", "UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE",
+    "windows-1251", "GB18030", "ISO-2022-JP" };
+  static const char *const speech[] = { "Да, это так.", "是的，就是这样。", "はい、そうです。" };
+  GRand *rand = g_rand_new_with_seed (1);
+
+  for (guint kind = 0; kind < 4; kind++)
+    for (gsize piece = 1; piece <= 8192; piece *= 8) {
+      g_autoptr (LycheeTranscriptParser) parser =
+          lychee_transcript_parser_new (LYCHEE_TRANSCRIPT_FORMAT_AUTO, NULL);
+      g_autoptr (GPtrArray) cues =
+          g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
+      guint8 data[8192];
+
+      for (gsize i = 0; i < sizeof data; i++) {
+        gint16 sample = 3000 * (i / 2 % 37) - 9000;
+
+        data[i] = kind == 0   ? 0
+                  : kind == 1 ? (guint8) g_rand_int (rand)
+                  : kind == 2 ? ((guint8 *) &sample)[i % 2]
+                              : (i % 8 < 3 ? "\x7f\x10\x03"[i % 8] : 0);
+      }
+      for (gsize at = 0; at < sizeof data; at += piece)
+        lychee_transcript_parser_push (parser, data + at, MIN (piece, sizeof data - at), cues);
+      lychee_transcript_parser_finish (parser, cues);
+      g_assert_true (lychee_transcript_parser_get_report (parser).binary);
+      g_assert_cmpint (lychee_transcript_recognise (data, sizeof data), ==, NOT);
+    }
+
+  for (guint i = 0; i < G_N_ELEMENTS (encodings); i++) {
+    const char *said = speech[i < 6 ? 0 : i - 5];
+    g_autoptr (GString) text = g_string_new (NULL);
+    g_autoptr (LycheeTranscriptParser) parser = NULL;
+    g_autoptr (GPtrArray) cues = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
+    g_autofree char *bytes = NULL;
+    gsize length;
+
+    for (guint k = 0; k < 40; k++)
+      g_string_append_printf (
+          text, "%u\n00:00:%02u,000 --> 00:00:%02u,500\n%s\n\n", k + 1, k, k, said);
+    bytes = g_convert (text->str, text->len, encodings[i], "UTF-8", NULL, &length, NULL);
+    g_assert_nonnull (bytes);
+    parser = lychee_transcript_parser_new (LYCHEE_TRANSCRIPT_FORMAT_AUTO, NULL);
+    lychee_transcript_parser_push (parser, bytes, length, cues);
+    lychee_transcript_parser_finish (parser, cues);
+    g_assert_false (lychee_transcript_parser_get_report (parser).binary);
+  }
+  g_rand_free (rand);
+}
+
 /* Properties: a talk of numbered words, written in each format, with damage around the words. */
 
 #define N_WORDS 400
@@ -470,6 +582,8 @@ main (int argc, char **argv)
   g_test_add_func ("/transcript-formats/million-cues", test_million_cues);
   g_test_add_func ("/transcript-formats/megabyte-cue", test_megabyte_cue);
   g_test_add_func ("/transcript-formats/hostile", test_hostile);
+  g_test_add_func ("/transcript-formats/recognised", test_recognised);
+  g_test_add_func ("/transcript-formats/binary", test_binary);
   for (guint i = 0; i < G_N_ELEMENTS (json_cases); i++) {
     g_autofree char *path = g_strconcat ("/transcript-formats/json/", json_cases[i].name, NULL);
 

@@ -240,5 +240,26 @@ typedef struct {
 } LycheeCudaMerge;
 int lychee_cuda_merge (const LycheeCudaMerge *params, cudaStream_t stream);
 
+/* After a layer's merge: which part of the queries' attention rows @first .. @first + @n_rows - 1
+ * got, as far as they were read, added up by bins. They stand before the pass's tokens. */
+#define LYCHEE_CUDA_WEIGHT_ONE 4294967296.0f
+typedef struct {
+  int head_dim, n_heads, n_kv_heads, n_tokens, block_tokens;
+  float scale;
+  const float *q; /* [n_tokens][n_heads][head_dim] */
+  const LycheeCudaStep *step;
+  const void *const *pages; /* f16 */
+  size_t layer_offset;
+  const LycheeCudaSelection *selection; /* NULL: all were read */
+  const int *selected;
+  int budget;
+  const float *log_mass; /* as the merge leaves it */
+  int first, n_rows, n_bins;
+  const unsigned *bins; /* [n_rows], runs of equal ones */
+  unsigned long long
+      *sums; /* [n_heads][n_bins], in units of 1 / LYCHEE_CUDA_WEIGHT_ONE; added to */
+} LycheeCudaWeigh;
+int lychee_cuda_weigh (const LycheeCudaWeigh *params, cudaStream_t stream);
+
 /* Whether there are kernels for heads of this size. */
 int lychee_cuda_has_head_dim (int head_dim);

@@ -116,6 +116,8 @@ static const LycheeCudaApi api = {
   lychee_cuda_worker_free,
   lychee_cuda_worker_upload,
   lychee_cuda_worker_place,
+  lychee_cuda_worker_set_weights,
+  lychee_cuda_worker_add_weights,
   lychee_cuda_worker_run,
 };
 

@@ -78,6 +78,14 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   plan.sparse = pass->sparse;
   plan.n_pages = w->n_pages;
   plan.n_history = w->n_history;
+  if (pass->weigh && w->weights.n_rows > 0) {
+    plan.weigh = 1;
+    plan.weigh_first = w->weights.first;
+    plan.weigh_rows = w->weights.n_rows;
+    plan.weigh_bins = w->weights.n_bins;
+    plan.weigh_begin = w->weights.layer_begin;
+    plan.weigh_end = w->weights.layer_end;
+  }
   plan.n_splits = plan_splits (w, round_up (n_keys), SPLIT_KEYS, blocks);
   if (has_local (w->model))
     plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
@@ -140,7 +148,8 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
       lychee_cuda_need (w, &w->logits, outputs * (size_t) h.n_vocab * 4, false, error) ||
       lychee_cuda_need (w, &w->logits_host, outputs * (size_t) h.n_vocab * 4, true, error))
     return error->status;
-  if (plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN && need_choice (w, error))
+  if ((plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN && need_choice (w, error)) ||
+      (plan.weigh && lychee_cuda_need (w, &w->log_mass, n_rows * 4, false, error)))
     return error->status;
   if (!plan.sparse)
     return 0;
@@ -293,12 +302,36 @@ merge (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int n_splits, LycheeCuda
   return check_kernel (lychee_cuda_merge (&params, w->stream), "merge", error);
 }
 
+/* Whether attention of a layer that is not local is added up. */
+static bool
+is_weighed (const LycheeCudaPlan &plan, int layer)
+{
+  return plan.weigh && layer >= plan.weigh_begin && layer < plan.weigh_end;
+}
+
+/* Adds up what has just been merged. */
+static int
+weigh (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, const LycheeCudaAttend &a,
+    LycheeCudaError *error)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+  LycheeCudaWeigh params = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, a.block_tokens,
+    a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected, a.budget,
+    lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows, plan.weigh_bins,
+    lychee_cuda_get<unsigned> (w->bins),
+    lychee_cuda_get<unsigned long long> (w->sums) +
+        (size_t) (layer - plan.weigh_begin) * h.n_heads * plan.weigh_bins };
+
+  return check_kernel (lychee_cuda_weigh (&params, w->stream), "weigh", error);
+}
+
 static int
 attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool local,
     LycheeCudaType type, void *output, float *log_mass, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
   LycheeCudaAttend a = describe_attention (w, layer);
+  bool weighed;
   int code;
 
   a.n_tokens = a.block_tokens = plan.n_tokens;
@@ -306,8 +339,12 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
   code = has_few_queries (h, plan.n_tokens) ? lychee_cuda_attend (&a, w->stream)
                                             : lychee_cuda_attend_chunk (&a, w->stream);
+  weighed = !log_mass && !local && is_weighed (plan, layer);
+  if (weighed)
+    log_mass = lychee_cuda_get<float> (w->log_mass);
   return check_kernel (code, "attend", error) ||
-         merge (w, plan, a.n_splits, type, output, log_mass, a.n_splits, error);
+         merge (w, plan, a.n_splits, type, output, log_mass, a.n_splits, error) ||
+         (weighed && weigh (w, plan, layer, a, error));
 }
 
 static int
@@ -340,7 +377,10 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
   a.max_nodes = plan.max_nodes;
   if (check_kernel (lychee_cuda_search (&s, w->stream), "search", error) ||
       check_kernel (lychee_cuda_attend (&a, w->stream), "attend", error) ||
-      merge (w, plan, n_splits, h.type, w->attended.data, nullptr, 0, error))
+      merge (w, plan, n_splits, h.type, w->attended.data,
+          is_weighed (plan, layer) ? lychee_cuda_get<float> (w->log_mass) : nullptr, n_splits,
+          error) ||
+      (is_weighed (plan, layer) && weigh (w, plan, layer, a, error)))
     return error->status;
   if (!audited)
     return 0;

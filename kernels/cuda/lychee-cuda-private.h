@@ -58,5 +58,8 @@ int lychee_cuda_worker_upload (LycheeCudaWorker *worker, int n, void *const *to,
     const void *const *from, const size_t *sizes, LycheeCudaError *error);
 int lychee_cuda_worker_place (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
     LycheeCudaPlaces *places, LycheeCudaError *error);
+int lychee_cuda_worker_set_weights (
+    LycheeCudaWorker *worker, const LycheeCudaWeights *weights, LycheeCudaError *error);
+int lychee_cuda_worker_add_weights (LycheeCudaWorker *worker, float *sum, LycheeCudaError *error);
 int lychee_cuda_worker_run (LycheeCudaWorker *worker, const LycheeCudaPass *pass,
     LycheeCudaResult *result, LycheeCudaError *error);

@@ -41,8 +41,8 @@ all_buffers (LycheeCudaWorker *w)
     &w->leaf_weight, &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density,
     &w->audit, &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
     &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table, &w->penalised, &w->tile_max,
-    &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->upkeep, &w->placed,
-    &w->upkeep_host, &w->placed_host };
+    &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->bins, &w->sums,
+    &w->log_mass, &w->sums_host, &w->upkeep, &w->placed, &w->upkeep_host, &w->placed_host };
 }
 
 int
@@ -205,5 +205,58 @@ lychee_cuda_worker_place (LycheeCudaWorker *w, const LycheeCudaUpkeep *upkeep,
     return error->status;
   places->places = lychee_cuda_get<LycheeCudaPlace> (w->placed_host);
   places->sums = reinterpret_cast<float *> (lychee_cuda_get<char> (w->placed_host) + places_size);
+  return 0;
+}
+
+static size_t
+count_sums (const LycheeCudaWorker *w)
+{
+  return (size_t) (w->weights.layer_end - w->weights.layer_begin) * w->model->hparams.n_heads *
+         w->weights.n_bins;
+}
+
+int
+lychee_cuda_worker_set_weights (
+    LycheeCudaWorker *w, const LycheeCudaWeights *weights, LycheeCudaError *error)
+{
+  size_t bins_size = (size_t) weights->n_rows * sizeof *weights->bins, size;
+  int code;
+
+  cudaSetDevice (w->model->device->ordinal);
+  w->weights = *weights;
+  w->weights.n_rows = 0; /* until it is there */
+  size = count_sums (w) * sizeof (unsigned long long);
+  if (lychee_cuda_need (w, &w->bins, bins_size, false, error) ||
+      lychee_cuda_need (w, &w->sums, size, false, error) ||
+      lychee_cuda_need (w, &w->sums_host, size, true, error))
+    return error->status;
+  code = (int) cudaMemcpyAsync (
+      w->bins.data, weights->bins, bins_size, cudaMemcpyHostToDevice, w->stream);
+  if (!code)
+    code = (int) cudaMemsetAsync (w->sums.data, 0, size, w->stream);
+  if (!code) /* the caller's memory is its own again */
+    code = (int) cudaStreamSynchronize (w->stream);
+  if (lychee_cuda_check (code, "the CUDA device failed in copying", error))
+    return error->status;
+  w->weights.n_rows = weights->n_rows;
+  return 0;
+}
+
+int
+lychee_cuda_worker_add_weights (LycheeCudaWorker *w, float *sum, LycheeCudaError *error)
+{
+  size_t n = count_sums (w);
+  const unsigned long long *host = lychee_cuda_get<unsigned long long> (w->sums_host);
+  int code;
+
+  cudaSetDevice (w->model->device->ordinal);
+  code = (int) cudaMemcpyAsync (
+      w->sums_host.data, w->sums.data, n * sizeof *host, cudaMemcpyDeviceToHost, w->stream);
+  if (!code)
+    code = (int) cudaStreamSynchronize (w->stream);
+  if (lychee_cuda_check (code, "the CUDA device failed in copying", error))
+    return error->status;
+  for (size_t i = 0; i < n; i++)
+    sum[i] += (float) host[i] / LYCHEE_CUDA_WEIGHT_ONE;
   return 0;
 }

@@ -22,8 +22,10 @@ struct LycheeCudaPlan {
   float beam;
   int block_tokens, max_nodes, max_leaves;
   int n_splits, n_window_splits, n_sparse_splits, n_rest_splits;
-  int n_pages;         /* room in the table */
-  int n_history;       /* and in what was chosen before */
+  int n_pages;   /* room in the table */
+  int n_history; /* and in what was chosen before */
+  int weigh;     /* where attention is added up: */
+  int weigh_first, weigh_rows, weigh_bins, weigh_begin, weigh_end;
   unsigned generation; /* of the worker's memory */
 };
 
@@ -53,6 +55,8 @@ struct LycheeCudaWorker {
   LycheeCudaBuffer upload, pieces;
   /* Of sampling, the last two of them on the host and on the device: */
   LycheeCudaBuffer table, penalised, tile_max, masses, counts, members, chosen, chosen_host;
+  LycheeCudaBuffer bins, sums, log_mass, sums_host;
+  LycheeCudaWeights weights; /* without the bins; no rows: nothing is added up */
   LycheeCudaBuffer upkeep, placed, upkeep_host, placed_host;
   /* Where things are in the control block: */
   size_t sampling_at, ids_at, frequency_at, heads_at, history_at, pages_at, control_size;

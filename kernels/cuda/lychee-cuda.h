@@ -167,6 +167,7 @@ typedef struct {
   int max_nodes, max_node_rows;       /* of all heads */
   const LycheeCudaSampling *sampling; /* for OUTPUT_CHOSEN */
   const int *history;                 /* [n_history] of it */
+  int weigh;                          /* attention is added up: see worker_set_weights () */
   int audit_layer;                    /* answered densely too; -1: none */
 } LycheeCudaPass;
 
@@ -178,6 +179,13 @@ typedef struct {
   int audited; /* whether these are there: means over all heads */
   double missed_mass, error;
 } LycheeCudaResult; /* valid until the worker's next pass */
+
+/* Where attention is added up, by runs of rows. */
+typedef struct {
+  int first, n_rows, n_bins;
+  const unsigned *bins;       /* [n_rows] */
+  int layer_begin, layer_end; /* of these layers, less local ones */
+} LycheeCudaWeights;
 
 /* Rows that are to go into the indexes of all layers. */
 typedef struct {
@@ -227,6 +235,11 @@ typedef struct {
       const size_t *sizes, LycheeCudaError *error);
   int (*worker_place) (LycheeCudaWorker *worker, const LycheeCudaUpkeep *upkeep,
       LycheeCudaPlaces *places, LycheeCudaError *error);
+  /* Begins sums anew. */
+  int (*worker_set_weights) (
+      LycheeCudaWorker *worker, const LycheeCudaWeights *weights, LycheeCudaError *error);
+  /* Adds them to @sum, [layers][n_heads][n_bins]. */
+  int (*worker_add_weights) (LycheeCudaWorker *worker, float *sum, LycheeCudaError *error);
   int (*worker_run) (LycheeCudaWorker *worker, const LycheeCudaPass *pass, LycheeCudaResult *result,
       LycheeCudaError *error);
 } LycheeCudaApi;

@@ -276,6 +276,67 @@ test_sparse (void)
   g_object_unref (cuda.cache);
 }
 
+/* What rows get of attention adds up to what it does on the processor, dense and sparse, over
+ * several passes, of which some are left out. */
+static void
+test_weights (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = load (&tiny, "weights.gguf");
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = 160, .rest = TRUE };
+  const guint n_rows = 380, n_bins = n_rows / 10, n_heads = lychee_model_get_n_heads (model);
+  const guint n_layers = lychee_model_get_n_layers (model);
+  g_autofree guint32 *bins = g_new (guint32, n_rows);
+  g_autofree gint32 *ids = g_new (gint32, 512);
+  float *sums[2][2]; /* side, dense or sparse */
+  LycheeAttentionWeights weights = { 20, n_rows, bins, n_bins, 0, n_layers, NULL };
+  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
+  gsize n_sums = (gsize) n_layers * n_heads * n_bins;
+
+  for (guint i = 0; i < n_rows; i++)
+    bins[i] = i / 10;
+  make_ids (ids, 512, 6);
+  run (&reader, ids, 400, LYCHEE_OUTPUT_NONE);
+  for (guint side = 0; side < 2; side++) {
+    Side s = { new_worker (side ? LYCHEE_BACKEND_CUDA : LYCHEE_BACKEND_CPU, model),
+      lychee_cache_fork (reader.cache, NULL) };
+    g_autoptr (GError) error = NULL;
+
+    for (guint sparse = 0; sparse < 2; sparse++) {
+      sums[side][sparse] = g_new0 (float, n_sums);
+      weights.sum = sums[side][sparse];
+      options.sparse = sparse;
+      lychee_worker_set_options (s.worker, &options);
+      lychee_worker_set_weights (s.worker, &weights);
+      run (&s, ids + 400 + 30 * sparse, 20, LYCHEE_OUTPUT_LAST);
+      for (guint i = 0; i < 4; i++) {
+        lychee_worker_pause_weights (s.worker, i % 2 == 0);
+        run (&s, ids + 420 + 30 * sparse + i, 1, LYCHEE_OUTPUT_LAST);
+      }
+    }
+    lychee_worker_collect_weights (s.worker, &error);
+    g_assert_no_error (error);
+    lychee_worker_set_weights (s.worker, NULL);
+    run (&s, ids, 1, LYCHEE_OUTPUT_LAST);
+    lychee_worker_free (s.worker);
+    g_object_unref (s.cache);
+  }
+  for (guint sparse = 0; sparse < 2; sparse++) {
+    double all = 0;
+
+    for (gsize i = 0; i < n_sums; i++)
+      all += sums[0][sparse][i];
+    /* 22 tokens, of which the rows that are looked at get a share. */
+    g_assert_cmpfloat (all, >, 22 * n_layers * n_heads * 0.1);
+    g_assert_cmpfloat (
+        distance (sums[1][sparse], sums[0][sparse], n_sums), <, sparse ? 0.05 : 5e-3);
+    g_free (sums[0][sparse]);
+    g_free (sums[1][sparse]);
+  }
+  lychee_worker_free (reader.worker);
+  g_object_unref (reader.cache);
+}
+
 /* A cache that is cut and grows anew, and forks of it, see the rows that they hold. */
 static void
 test_truncate (void)
@@ -460,6 +521,7 @@ test_session (void)
 
     g_assert_no_error (error);
     g_assert_cmpuint (strlen (lychee_answer_get_text (said)), >, 0);
+    g_assert_cmpuint (lychee_answer_get_evidence (said)->len, >, 0);
     stats = g_variant_ref_sink (lychee_session_get_stats (sessions[i]));
     g_assert_true (g_variant_lookup (stats, "backend", "&s", &name));
     g_assert_true (g_str_has_suffix (name, "(CUDA device 0)"));
@@ -579,6 +641,7 @@ main (int argc, char **argv)
   }
   g_test_add_func ("/cuda/backend/rows", test_rows);
   g_test_add_func ("/cuda/backend/sparse", test_sparse);
+  g_test_add_func ("/cuda/backend/weights", test_weights);
   g_test_add_func ("/cuda/backend/truncate", test_truncate);
   g_test_add_func ("/cuda/backend/choosing", test_choosing);
   g_test_add_func ("/cuda/backend/generation", test_generation);
