@@ -324,6 +324,7 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   } else if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) {
     ret = GST_FLOW_FLUSHING;
   } else {
+    self->failed = TRUE;
     lychee_element_post_error (GST_ELEMENT (self), error, "The transcript cannot be read");
   }
   g_clear_error (&error);
@@ -345,6 +346,7 @@ gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time)
   self->reading.end = lychee_session_truncate (self->session, time);
   gst_lychee_indexer_count_read (self);
   self->full = FALSE;
+  self->failed = FALSE;
   self->left_tokens = self->left_chunks = 0;
   self->left_end = GST_CLOCK_TIME_NONE;
   self->discont = TRUE;
@@ -384,6 +386,8 @@ gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     GST_DEBUG_OBJECT (self, "downstream takes nothing: %s", gst_flow_get_name (ret));
   } else if (self->full) {
     leave_out (self, chunk);
+  } else if (self->failed) {
+    ret = GST_FLOW_ERROR;
   } else if (chunk->n_ids > 0) {
     ret = read_chunk (self, chunk);
   }

@@ -46,6 +46,7 @@ struct _GstLycheeIndexer {
   LycheeChatFormat format; /* that the session found */
   LycheeReading reading;
   gboolean full;
+  gboolean failed; /* and said so: what follows is not tried */
   gboolean forgot; /* and said so */
   guint64 left_tokens;
   guint64 left_chunks;

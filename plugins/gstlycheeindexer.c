@@ -148,6 +148,7 @@ gst_lychee_indexer_reset (GstLycheeIndexer *self)
   g_clear_object (&self->session);
   lychee_reading_init (&self->reading);
   self->full = FALSE;
+  self->failed = FALSE;
   self->forgot = FALSE;
   self->left_tokens = 0;
   self->left_chunks = 0;
