@@ -734,3 +734,17 @@ lychee_cache_get_rope_context (LycheeCache *cache)
 {
   return cache->rope_context;
 }
+
+void
+lychee_cache_set_packed (LycheeCache *cache, gboolean packed)
+{
+  g_return_if_fail (lychee_cache_get_length (cache) == 0);
+
+  cache->packed = packed;
+}
+
+gboolean
+lychee_cache_get_packed (LycheeCache *cache)
+{
+  return cache->packed;
+}

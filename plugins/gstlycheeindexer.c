@@ -79,8 +79,8 @@ enum {
 };
 
 static const char *const settings_names[] = { "system-prompt", "template", "max-context",
-  "max-memory", "overflow", "reserve", "threads", "backend", "cuda-device", "granularity", "sinks",
-  "window", "prefill", "budget", "beam", "rest", NULL };
+  "max-memory", "overflow", "positions", "reserve", "threads", "backend", "cuda-device",
+  "granularity", "sinks", "window", "prefill", "budget", "beam", "rest", NULL };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));
