@@ -620,7 +620,8 @@ lychee_session_count_transcript (LycheeCache *cache)
  * What was done so far, as a dictionary (`a{sv}`):
  *
  * * `transcript-tokens`, `chunks` (`u`): what is held
- * * `backend` (`s`): what computes, for people; empty before anything was computed
+ * * `backend` (`s`): what computes, for people; empty before anything was computed; `backend-note`
+ *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
  * * `cache-bytes`, `index-bytes` (`t`)
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
@@ -642,10 +643,11 @@ lychee_session_get_stats (LycheeSession *session)
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
-  const char *backend;
+  const char *backend, *note;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  note = session->backend ? lychee_backend_get_note (session->backend) : NULL;
   backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
@@ -655,6 +657,7 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
+  g_variant_builder_add (&b, "{sv}", "backend-note", g_variant_new_string (note ? note : ""));
   g_variant_builder_add (
       &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
   g_variant_builder_add (&b, "{sv}", "stretch",
