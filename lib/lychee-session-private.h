@@ -6,7 +6,7 @@
 #include "lychee-chat-template.h"
 #include "lychee-memory.h"
 #include "lychee-model-tokenizer.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 G_BEGIN_DECLS
 
@@ -28,6 +28,7 @@ struct _LycheeSession {
   guint window;
   LycheeAttentionMode prefill;
   LycheeOverflow overflow;
+  LycheePositions positions;
   LycheeMemoryNeed need;    /* with a context that is full */
   guint64 memory_available; /* when the session was made */
   LycheeBackendType backend_type;
