@@ -281,6 +281,8 @@ bench_fidelity (int argc, char **argv)
     { "layers", 'l', 0, G_OPTION_ARG_STRING, &layers,
         "layers whose attention is measured (default all)", "N,N,..." },
     { "policies", 'p', 0, G_OPTION_ARG_STRING, &policies, "which (default all)", "NAME,..." },
+    { "sparse", 0, 0, G_OPTION_ARG_NONE, &f.sparse,
+        "read the tokens before the queries sparsely, which long texts need less time for", NULL },
     { "drift", 0, 0, G_OPTION_ARG_NONE, &drift,
         "instead: the error at points of a long text, beside that of what is built afresh there",
         NULL },

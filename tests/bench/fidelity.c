@@ -130,8 +130,18 @@ fidelity_close (Fidelity *f)
 void
 fidelity_read (Fidelity *f, guint n_tokens)
 {
+  LycheeAttention *attention = lychee_forward_get_attention (f->forward);
+  const LycheeAttentionOptions sparse = {
+    .sparse = TRUE, .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE
+  };
+  const LycheeAttentionOptions dense = { .budget = LYCHEE_DEFAULT_BUDGET };
   g_autoptr (GError) error = NULL;
 
+  if ((f->sparse || f->packed) && lychee_cache_get_length (f->cache) == 0) {
+    lychee_cache_set_packed (f->cache, f->packed);
+    bench_enable_index (f->model, f->cache);
+  }
+  lychee_attention_set_options (attention, f->sparse || f->packed ? &sparse : &dense);
   for (guint at = lychee_cache_get_length (f->cache); at < n_tokens;) {
     guint n = MIN (n_tokens - at, LYCHEE_FORWARD_MAX_TOKENS);
 

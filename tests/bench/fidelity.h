@@ -20,6 +20,8 @@ typedef struct {
   char *text_path;
   guint n_tokens;  /* read before the first query */
   guint n_queries; /* tokens that follow, one at a time */
+  gboolean sparse; /* the text is read sparsely: long ones in less time */
+  gboolean packed; /* with packed positions, and sparsely */
   guint *budgets;
   guint n_budgets;
   GPtrArray *policies; /* of const Policy */
@@ -43,7 +45,8 @@ void fidelity_close (Fidelity *fidelity);
  * with a chunker that goes by structure. */
 void fidelity_cut (Fidelity *fidelity, LycheeChunker *chunker);
 
-/* Reads the text up to @n_tokens into the cache, densely. */
+/* Reads the text up to @n_tokens into the cache: densely unless @sparse or @packed says otherwise.
+ */
 void fidelity_read (Fidelity *fidelity, guint n_tokens);
 
 /* The states of one policy: [layer][kv-head]; NULL in layers that are left out. */
