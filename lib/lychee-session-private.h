@@ -6,7 +6,7 @@
 #include "lychee-chat-template.h"
 #include "lychee-memory.h"
 #include "lychee-model-tokenizer.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 G_BEGIN_DECLS
 

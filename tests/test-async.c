@@ -3,7 +3,7 @@
 /* What LycheeSession and LycheeModel do without blocking: order, contexts, cancelling. */
 
 #include "lychee-cache-private.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "tiny-model.h"
 
 #include <string.h>

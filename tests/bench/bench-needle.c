@@ -320,7 +320,7 @@ int
 bench_needle (int argc, char **argv)
 {
   Needle n = { .budget = LYCHEE_DEFAULT_BUDGET };
-  char *lengths = NULL, *depths = NULL;
+  char *lengths = NULL, *depths = NULL, *prefill = NULL;
   gint budget = LYCHEE_DEFAULT_BUDGET, seed = 1, n_texts = 1;
   g_autoptr (GArray) list = NULL;
   const GOptionEntry entries[] = {
@@ -335,7 +335,8 @@ bench_needle (int argc, char **argv)
     { "seed", 's', 0, G_OPTION_ARG_INT, &seed, "another text (default 1)", "N" },
     { "texts", 0, 0, G_OPTION_ARG_INT, &n_texts,
         "so many texts of each length, with other facts in each (default 1)", "N" },
-    { "sparse", 0, 0, G_OPTION_ARG_NONE, &n.sparse, "read the texts sparsely", NULL },
+    { "prefill", 0, 0, G_OPTION_ARG_STRING, &prefill,
+        "how the texts are read, dense or sparse (default dense)", "MODE" },
     { "packed", 0, 0, G_OPTION_ARG_NONE, &n.packed,
         "read and ask with packed positions, in place of the policies", NULL },
     { NULL },
@@ -350,6 +351,9 @@ bench_needle (int argc, char **argv)
     if (g_array_index (list, guint, i) < 8 * QUESTION_TOKENS)
       bench_fail ("--lengths: %d tokens or more", 8 * QUESTION_TOKENS);
   n.budget = MAX (budget, FIDELITY_SINKS + FIDELITY_WINDOW + 1);
+  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
+    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
+  n.sparse = g_strcmp0 (prefill, "sparse") == 0;
   n.seed = MAX (seed, 1);
   n.n_texts = CLAMP (n_texts, 1, MAX_TEXTS);
   n.model_path = g_steal_pointer (&n.bench.model_path);
@@ -360,6 +364,7 @@ bench_needle (int argc, char **argv)
     measure (&n, g_array_index (list, guint, i));
   g_free (n.model_path);
   g_free (n.policies);
+  g_free (prefill);
   g_free (lengths);
   g_free (depths);
   return 0;
