@@ -307,7 +307,8 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
  *
  * May be called in any thread.
  *
- * Returns: (transfer full) (element-type LycheeChunk): the chunks, oldest first
+ * Returns: (transfer container) (element-type LycheeChunk): the chunks, oldest first; the array has
+ *   references of its own to them
  */
 GPtrArray *
 lychee_session_get_chunks (LycheeSession *session)
