@@ -7,8 +7,10 @@
 
 #include <string.h>
 
-/* Indexes are searched as if what is sought were anywhere in the nearest part of the range. */
-#define AIM_PART 0.5
+/* Where there is more than the model knows, tokens keep their distance up to half of what it knows.
+ * (SmolLM2, to 12,000 tokens: 2.768 nats a token; 2.776 where all is used for it that is not needed
+ * for what is read.) Indexes are searched as if what is sought were anywhere in it. */
+#define NEAR_PART 0.5
 
 static void
 make_memory (LycheeAttention *a)
@@ -49,16 +51,6 @@ lychee_attention_get_farthest (guint range)
   return range + BLOCK_TOKENS;
 }
 
-/* How far a token keeps its distance where there is more than the model knows: as far as there is
- * room for all that is read behind it. */
-static guint
-get_near (LycheeAttention *a)
-{
-  guint behind = a->options.budget + BLOCK_TOKENS;
-
-  return behind < a->range / 2 ? a->range - behind : a->range / 2;
-}
-
 void
 lychee_attention_plan_turns (LycheeAttention *a)
 {
@@ -72,14 +64,14 @@ lychee_attention_plan_turns (LycheeAttention *a)
     a->turns = g_renew (float, a->turns, need);
     a->turns_size = need;
   }
-  a->near = a->place + a->n_tokens <= a->range ? G_MAXUINT : get_near (a);
+  a->near = a->place + a->n_tokens <= a->range ? G_MAXUINT : NEAR_PART * a->range;
   for (guint t = 0; t < a->n_tokens; t++) {
     guint in_block = t % BLOCK_TOKENS;
     float *turn = a->turns + (gsize) 2 * t * size;
 
     lychee_packed_set_turn (a->packed, first + t - in_block, BLOCK_TOKENS, turn);
     lychee_packed_set_aim (a->packed, first + t, nearest,
-        MAX (nearest, MIN (a->place + t, AIM_PART * a->range)), turn + size);
+        MAX (nearest, MIN (a->place + t, NEAR_PART * a->range)), turn + size);
   }
 }
 

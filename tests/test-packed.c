@@ -277,7 +277,7 @@ test_attention (gconstpointer data)
   g_autoptr (LycheePacked) packed = NULL;
   guint n = c->n_tokens;
   gboolean is_long = n + 1 > c->range;
-  guint near = c->budget + 16 < c->range / 2 ? c->range - c->budget - 16 : c->range / 2;
+  guint near = c->range / 2;
   g_autofree guint32 *bins = g_new (guint32, n);
   g_autofree float *sum = g_new0 (float, HEADS *n), *q = g_new (float, 16 * HEADS * DIM);
   g_autofree float *output = g_new (float, 16 * HEADS * DIM);
