@@ -135,7 +135,6 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
   GObject *session;
 
   g_value_set_object (add_property (&all, "model", LYCHEE_TYPE_MODEL), model);
-  g_value_set_object (add_property (&all, "cache", LYCHEE_TYPE_CACHE), cache);
   GST_OBJECT_LOCK (lock_of);
   for (guint i = 0; i < n; i++) {
     GValue *value = add_property (&all, settings->names[i], G_VALUE_TYPE (&settings->values[i]));
@@ -152,5 +151,7 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
     g_value_unset (&all.values[i]);
   g_free (all.values);
   g_free (all.names);
+  if (cache != NULL)
+    lychee_session_set_cache (LYCHEE_SESSION (session), cache);
   return LYCHEE_SESSION (session);
 }
