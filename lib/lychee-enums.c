@@ -31,6 +31,10 @@ G_DEFINE_ENUM_TYPE (LycheeDetector, lychee_detector,
     G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_SEMANTIC, "semantic"),
     G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_BOTH, "both"))
 
+G_DEFINE_ENUM_TYPE (LycheeEmbedding, lychee_embedding,
+    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_TABLE, "table"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_SHALLOW, "shallow"))
+
 G_DEFINE_ENUM_TYPE (LycheeBackendError, lychee_backend_error,
     G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_UNAVAILABLE, "unavailable"),
     G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_UNSUPPORTED, "unsupported"),

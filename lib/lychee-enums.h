@@ -153,6 +153,21 @@ typedef enum {
 LYCHEE_API GType lychee_detector_get_type (void);
 
 /**
+ * LycheeEmbedding:
+ * @LYCHEE_EMBEDDING_TABLE: the token's row in the model's table: one vector whatever the context
+ * @LYCHEE_EMBEDDING_SHALLOW: what the model's first layers make of it, among the tokens before it
+ *
+ * What stands for a token's meaning where a chunker looks for changes of subject.
+ */
+typedef enum {
+  LYCHEE_EMBEDDING_TABLE,
+  LYCHEE_EMBEDDING_SHALLOW,
+} LycheeEmbedding;
+
+#define LYCHEE_TYPE_EMBEDDING (lychee_embedding_get_type ())
+LYCHEE_API GType lychee_embedding_get_type (void);
+
+/**
  * LycheeChatFormat:
  * @LYCHEE_CHAT_FORMAT_UNKNOWN: none of the known ones
  * @LYCHEE_CHAT_FORMAT_PLAIN: no control tokens: base models
