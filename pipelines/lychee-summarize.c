@@ -18,7 +18,8 @@
 
 #include "console.h"
 
-#define DEFAULT_PROMPT "Summarize this transcript in a few sentences."
+/* A small model that is asked for a summary makes one up; asked for what was said, it looks. */
+#define DEFAULT_PROMPT "What did the speakers talk about, and what did they decide?"
 #define DEFAULT_MAX_TOKENS 256
 /* Progress for a log rather than a terminal: seconds between two lines. */
 #define LOG_INTERVAL 5.0
@@ -175,6 +176,32 @@ static const char *
 get_reason (Run *run)
 {
   return run->answer != NULL ? gst_structure_get_string (run->answer, "reason") : NULL;
+}
+
+/* The transcript's own words, from where the answer was found: a small model makes things up. */
+static void
+print_evidence (Run *run)
+{
+  const GValue *evidence = gst_structure_get_value (run->answer, "evidence");
+  guint n = evidence != NULL ? gst_value_array_get_size (evidence) : 0;
+
+  if (n > 0)
+    console_say (&run->console, "\n",
+        "What the transcript says there (small models make things up: compare):");
+  for (guint i = 0; i < n; i++) {
+    const GstStructure *piece = gst_value_get_structure (gst_value_array_get_value (evidence, i));
+    g_autofree char *text = g_strdup (gst_structure_get_string (piece, "text"));
+    guint64 start = GST_CLOCK_TIME_NONE;
+    guint seconds;
+
+    gst_structure_get_uint64 (piece, "start", &start);
+    seconds = GST_CLOCK_TIME_IS_VALID (start) ? start / GST_SECOND : 0;
+    if (GST_CLOCK_TIME_IS_VALID (start))
+      console_say (&run->console, "  ", "[%02u:%02u:%02u] “%s”", seconds / 3600, seconds / 60 % 60,
+          seconds % 60, g_strstrip (text));
+    else
+      console_say (&run->console, "  ", "“%s”", g_strstrip (text));
+  }
 }
 
 static void
@@ -426,6 +453,7 @@ main (int argc, char **argv)
     }
     run.exit_status = 1;
   } else if (run.answer != NULL) {
+    print_evidence (&run);
     print_figures (&run);
   } else if (run.exit_status == 0) {
     console_say (&run.console, "lychee-summarize: error: ", "the pipeline ended without an answer");
