@@ -55,6 +55,13 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
 
+/* How keys and values are kept, f16 unless set. Only while the cache is empty; forks have the same.
+ */
+void lychee_cache_set_form (LycheeCache *cache, LycheeRowForm form);
+LycheeRowForm lychee_cache_get_form (LycheeCache *cache);
+/* Whether heads of @head_dim can be of that form. */
+gboolean lychee_cache_has_form (guint head_dim, LycheeRowForm form);
+
 /* Lets layers that are local keep only the last @window rows and some more, to the page. Only while
  * the cache is empty; forks are the same. Unless this is called all layers keep all. */
 void lychee_cache_limit_layers (LycheeCache *cache, const gboolean *local, guint window);
@@ -76,6 +83,11 @@ LycheeCache *lychee_cache_new_like (LycheeCache *cache, guint max_tokens);
  * lychee_model_get_stretch ()). Forks have the same. Only while the cache is empty. */
 void lychee_cache_set_rope_context (LycheeCache *cache, guint n_context);
 guint lychee_cache_get_rope_context (LycheeCache *cache);
+
+/* Whether keys are kept before rotation, and get positions when they are read. Forks are the same.
+ * Only while the cache is empty. */
+void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
+gboolean lychee_cache_get_packed (LycheeCache *cache);
 
 /* Around anything that changes the indexes: a fork in another thread waits for it. */
 void lychee_cache_lock_index (LycheeCache *cache);

@@ -53,6 +53,24 @@ typedef enum {
 LYCHEE_API GType lychee_rest_get_type (void);
 
 /**
+ * LycheePositions:
+ * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
+ * than the model was trained for, YaRN stretches them
+ * @LYCHEE_POSITIONS_PACKED: what is read of a transcript gets positions when it is read, never more
+ * than the model was trained for: a transcript may have any length. Beyond the model's positions,
+ * reading is always sparse
+ *
+ * How the model's positions go with a transcript's length.
+ */
+typedef enum {
+  LYCHEE_POSITIONS_ABSOLUTE,
+  LYCHEE_POSITIONS_PACKED,
+} LycheePositions;
+
+#define LYCHEE_TYPE_POSITIONS (lychee_positions_get_type ())
+LYCHEE_API GType lychee_positions_get_type (void);
+
+/**
  * LycheeOverflow:
  * @LYCHEE_OVERFLOW_ERROR: reading more is an error
  * @LYCHEE_OVERFLOW_STOP_READING: what comes is left out

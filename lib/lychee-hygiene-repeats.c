@@ -8,7 +8,8 @@
  * Captions that roll up show a line when it is new, and again while the next ones come: each cue
  * begins with the last lines of the one before, which it follows without a gap. Ordinary captions
  * may look so now and then, where something was said twice; so a few words count only where many
- * cues of the transcript do. */
+ * cues of the transcript do. Captions that slide show the last words of the cue before, wherever
+ * its lines begin, and a word or a few that are new. */
 
 /* Cues of a longer text are no captions. */
 #define MAX_LENGTH 4096
@@ -19,6 +20,10 @@
 /* Words that, shown again, are a rolling caption without other evidence. */
 #define MIN_CLEAR_WORDS 3
 #define MIN_CLEAR_LENGTH 12
+/* Likewise, where they are not whole lines, and most of what is shown. */
+#define MIN_CLEAR_SLIDING 4
+/* What has been on the screen stays there through a pause, where captions roll. */
+#define MAX_PAUSE G_GUINT64_CONSTANT (10000000000)
 /* Bytes of a line, in a script without spaces, that a longer line may go on from. */
 #define MIN_GROWTH 6
 
@@ -156,6 +161,25 @@ find_overlap (GArray *shown, GArray *words, gsize *bytes)
   return 0;
 }
 
+/* Likewise, of words that are at the end of @shown and half of @words at least, without regard to
+ * lines. */
+static guint
+find_sliding (GArray *shown, GArray *words, gsize *bytes)
+{
+  for (guint k = MIN (shown->len, words->len); k > 0 && k * 2 >= words->len; k--) {
+    guint from = shown->len - k;
+    guint n = 0;
+
+    while (n < k && strcmp (get_word (shown, from + n)->text, get_word (words, n)->text) == 0)
+      n++;
+    if (n == k) {
+      *bytes = get_word (words, k - 1)->start + strlen (get_word (words, k - 1)->text);
+      return k;
+    }
+  }
+  return 0;
+}
+
 static gsize
 length_of (GArray *words, guint n)
 {
@@ -177,6 +201,8 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
 {
   g_autoptr (GArray) words = NULL;
   gboolean follows;
+  gboolean stays;
+  gboolean sliding = FALSE;
   gboolean clear;
   gboolean adds;
   gboolean flash;
@@ -191,7 +217,13 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
   words = split (cue->text);
   follows = rolling->shown->len > 0 && cue->start >= rolling->start &&
             cue->start <= rolling->end + MAX_GAP;
-  overlap = follows ? find_overlap (rolling->shown, words, &bytes) : 0;
+  stays = follows || (rolling->shown->len > 0 && cue->start >= rolling->start &&
+                         cue->start <= rolling->end + MAX_PAUSE && is_rolling (rolling));
+  overlap = stays ? find_overlap (rolling->shown, words, &bytes) : 0;
+  if (overlap == 0 && follows) {
+    overlap = find_sliding (rolling->shown, words, &bytes);
+    sliding = overlap > 0;
+  }
   adds = bytes < strlen (cue->text) && overlap > 0;
   flash = duration_of (cue->start, cue->end) <= FLASH ||
           duration_of (rolling->start, rolling->end) <= FLASH;
@@ -199,14 +231,19 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
   clear =
       overlap > 0 && ((adds && cue->start == rolling->start && overlap == rolling->shown->len) ||
                          (flash && !adds));
-  if (!clear && overlap > 0 && adds && !rolling->known)
-    clear = overlap >= MIN_CLEAR_WORDS || length_of (words, overlap) >= MIN_CLEAR_LENGTH;
+  if (!clear && overlap > 0 && adds && !rolling->known && follows) {
+    if (sliding)
+      clear = overlap >= MIN_CLEAR_SLIDING && overlap * 4 >= words->len * 3;
+    else
+      clear = overlap >= MIN_CLEAR_WORDS || length_of (words, overlap) >= MIN_CLEAR_LENGTH;
+  }
   if (follows) {
     rolling->n_pairs++;
     rolling->n_rolling += overlap > 0;
-    rolling->history = rolling->history << 1 | (overlap > 0 && (adds || flash));
+    rolling->history =
+        rolling->history << 1 | (overlap > 0 && (adds || flash || overlap >= MIN_CLEAR_SLIDING));
   }
-  *changed = overlap > 0 && (clear || is_rolling (rolling));
+  *changed = overlap > 0 && (clear || is_rolling (rolling)) && (follows || adds);
 
   g_array_unref (rolling->shown);
   rolling->shown = g_array_ref (words);

@@ -17,19 +17,24 @@
  *   and is settled when [method@Lychee.Hygiene.end_hypothesis] is called or a later one begins.
  * - "markup": tags, override blocks such as `{\an8}`, `\h` and `\N` are taken out, entities
  *   decoded, once. Text that is spelled like a control token of a language model stays text.
- * - "rolling": captions that roll up show each line two or three times; each is kept once. What
- *   tells them from real repetitions is that lines stay on the screen without a gap.
+ * - "rolling": captions that roll up show each line two or three times, and those that slide from
+ *   word to word each word as often as there are words; each is kept once. What tells them from
+ * real repetitions is that they stay on the screen without a gap.
  * - "duplicates": of cues with the same text at the same time, the first is kept.
  * - "speakers": labels and marks in the text (`Ann:`, `>>`, `[SPEAKER_01]`) become the speaker of
  *   the cue, which is cut where they are. In text the speaker has one form, `Ann: `, and one whose
  *   name is not known `>> `; "speaker-labels" says where it stands.
- * - "loops": of a sentence that a recogniser repeats over and over, the first is kept.
+ * - "loops": of a sentence, or some in turn, that a recogniser repeats over and over, the first is
+ *   kept.
  */
 
-/* Repetitions from which on a cue is a loop, and not said again: of a sentence, of a word or two.
- */
+/* Repetitions from which on a cue is a loop, and not said again: of a sentence, of a word or two;
+ * and of some cues in turn, as in a refrain. */
 #define LOOP_LENGTH 4
 #define SHORT_LOOP_LENGTH 8
+#define TURNS_LOOP_LENGTH 6
+#define SHORT_TURNS_LOOP_LENGTH 12
+#define LOOP_PERIOD 4
 #define N_RECENT 8
 #define UNNAMED ">>"
 
@@ -54,10 +59,11 @@ struct _LycheeHygiene {
   char *speaker;       /* of text that has no label */
   char *event_speaker; /* as upstream says */
   gboolean continues;  /* the next text goes on in the middle of a line */
-  LycheeCue *looping;  /* the last cue */
-  GPtrArray *repeats;  /* of it, held back */
-  guint n_repeats;
-  char *labelled; /* whom the last label in the text named */
+  GPtrArray *said;     /* the last cues, LOOP_PERIOD of them at most */
+  GPtrArray *repeats;  /* of the last @period of them, held back */
+  guint period;        /* 0: nothing repeats */
+  guint n_repeats;     /* cues */
+  char *labelled;      /* whom the last label in the text named */
   gboolean any;
 };
 
@@ -148,8 +154,9 @@ end (LycheeHygiene *self)
   self->n_recent = 0;
   g_clear_pointer (&self->speaker, g_free);
   g_clear_pointer (&self->event_speaker, g_free);
-  g_clear_pointer (&self->looping, lychee_cue_free);
+  g_ptr_array_set_size (self->said, 0);
   g_ptr_array_set_size (self->repeats, 0);
+  self->period = 0;
   self->n_repeats = 0;
   g_clear_pointer (&self->labelled, g_free);
   self->continues = FALSE;
@@ -159,6 +166,7 @@ end (LycheeHygiene *self)
 static void
 lychee_hygiene_init (LycheeHygiene *self)
 {
+  self->said = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
   self->repeats = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
   begin (self);
 }
@@ -169,6 +177,7 @@ lychee_hygiene_finalize (GObject *object)
   LycheeHygiene *self = LYCHEE_HYGIENE (object);
 
   end (self);
+  g_ptr_array_unref (self->said);
   g_ptr_array_unref (self->repeats);
   g_clear_object (&self->survey);
   G_OBJECT_CLASS (lychee_hygiene_parent_class)->finalize (object);
@@ -334,7 +343,29 @@ count_words (const char *text)
   return n;
 }
 
-/* Ends a run of equal cues: few of them were said, many are a loop. */
+static gboolean
+says_same (const LycheeCue *a, const LycheeCue *b)
+{
+  return strcmp (a->text, b->text) == 0 && g_strcmp0 (a->speaker, b->speaker) == 0;
+}
+
+static const LycheeCue *
+get_said (LycheeHygiene *self, guint ago)
+{
+  return g_ptr_array_index (self->said, self->said->len - ago);
+}
+
+/* Hands out a cue that may be the first of a loop. */
+static void
+give_said (LycheeHygiene *self, LycheeCue *cue, GPtrArray *cues)
+{
+  if (self->said->len == LOOP_PERIOD)
+    g_ptr_array_remove_index (self->said, 0);
+  g_ptr_array_add (self->said, lychee_cue_copy (cue));
+  give (self, cue, cues);
+}
+
+/* Ends a run of cues that repeat others: few of them were said, many are a loop. */
 static void
 end_run (LycheeHygiene *self, GPtrArray *cues)
 {
@@ -343,37 +374,48 @@ end_run (LycheeHygiene *self, GPtrArray *cues)
   self->repeats = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
   g_ptr_array_set_free_func (repeats, NULL);
   for (guint i = 0; i < repeats->len; i++)
-    give (self, g_ptr_array_index (repeats, i), cues);
-  g_clear_pointer (&self->looping, lychee_cue_free);
+    give_said (self, g_ptr_array_index (repeats, i), cues);
+  self->period = 0;
   self->n_repeats = 0;
+}
+
+/* How often the last @period cues are said where that is a loop. */
+static guint
+get_loop_length (LycheeHygiene *self, guint period)
+{
+  guint n_words = 0;
+
+  for (guint i = 1; i <= period; i++)
+    n_words += count_words (get_said (self, i)->text);
+  if (period == 1)
+    return n_words <= 2 ? SHORT_LOOP_LENGTH : LOOP_LENGTH;
+  return n_words <= 2 * period ? SHORT_TURNS_LOOP_LENGTH : TURNS_LOOP_LENGTH;
 }
 
 static void
 pass_loops (LycheeHygiene *self, LycheeCue *cue, GPtrArray *cues)
 {
-  guint limit;
-
   if (!self->loops) {
     give (self, cue, cues);
     return;
   }
   self->report.loops += lychee_hygiene_collapse (cue->text);
-  if (self->looping == NULL || strcmp (self->looping->text, cue->text) != 0 ||
-      g_strcmp0 (self->looping->speaker, cue->speaker) != 0 || *cue->text == '\0') {
+  if (self->period > 0 &&
+      !says_same (cue, get_said (self, self->period - self->n_repeats % self->period)))
     end_run (self, cues);
-    self->looping = lychee_cue_copy (cue);
-    give (self, cue, cues);
+  for (guint ago = 1; self->period == 0 && *cue->text != '\0' && ago <= self->said->len; ago++)
+    if (says_same (cue, get_said (self, ago)))
+      self->period = ago;
+  if (self->period == 0) {
+    give_said (self, cue, cues);
     return;
   }
   self->n_repeats++;
-  limit = count_words (cue->text) <= 2 ? SHORT_LOOP_LENGTH : LOOP_LENGTH;
-  if (self->n_repeats + 1 < limit) {
-    g_ptr_array_add (self->repeats, cue);
-    return;
+  g_ptr_array_add (self->repeats, cue);
+  if (self->n_repeats + self->period >= get_loop_length (self, self->period) * self->period) {
+    self->report.loops += self->repeats->len;
+    g_ptr_array_set_size (self->repeats, 0);
   }
-  self->report.loops += self->repeats->len + 1;
-  g_ptr_array_set_size (self->repeats, 0);
-  lychee_cue_free (cue);
 }
 
 /* A piece of @cue, from one label to the next. */

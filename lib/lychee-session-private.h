@@ -28,6 +28,7 @@ struct _LycheeSession {
   guint window;
   LycheeAttentionMode prefill;
   LycheeOverflow overflow;
+  LycheePositions positions;
   LycheeMemoryNeed need;    /* with a context that is full */
   guint64 memory_available; /* when the session was made */
   LycheeBackendType backend_type;

@@ -46,11 +46,15 @@ struct _GstLycheeIndexer {
   LycheeChatFormat format; /* that the session found */
   LycheeReading reading;
   gboolean full;
+  gboolean failed; /* and said so: what follows is not tried */
   gboolean forgot; /* and said so */
   guint64 left_tokens;
   guint64 left_chunks;
   GstClockTime left_end;
   gboolean discont;
+  gboolean cut;    /* at a place that a seek led to; nothing came since */
+  gboolean behind; /* chunks waited when the last one was read */
+  gboolean told;   /* what computes, where that is not what was asked for */
 };
 
 GstFlowReturn gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);

@@ -156,15 +156,16 @@ test_ingest (void)
 static void
 test_index (void)
 {
-  const char *options[] = { "--json", "--chunks" };
+  const char *options[] = { "--json", "--chunks", "--heads=2" };
 
-  for (guint i = 0; i < 2; i++) {
+  for (guint i = 0; i < G_N_ELEMENTS (options); i++) {
     const char *arguments[] = { "index", "--model", model, "--items", "4096", "--json", options[i],
       NULL };
     g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
 
     g_assert_cmpuint (g_strv_length (lines), >=, 2);
     for (guint l = 0; lines[l]; l++) {
+      g_assert_cmpfloat (number (lines[l], "head_dim"), ==, i == 2 ? 32 : 16);
       g_assert_cmpfloat (number (lines[l], "percent_of_cache"), >, 0);
       g_assert_cmpfloat (number (lines[l], "us_per_token"), >, 0);
       g_assert_cmpfloat (number (lines[l], "search_us"), >, 0);
@@ -239,15 +240,17 @@ test_errors (void)
     { { "decode", "--model", "/nowhere.gguf" }, "/nowhere.gguf" },
     { { "decode", "--depths", "1,x" }, "--depths" },
     { { "decode", "--attention=some" }, "--attention" },
+    { { "fidelity", "--prefill=some" }, "--prefill" },
     { { "perplexity", "--model", model }, "--text" },
     { { "index", "--lawyer=9" }, "--lawyer" },
+    { { "index", "--model", model, "--heads=3" }, "--heads" },
     { { "needle", "--lengths=20" }, "--lengths" },
     { { "needle", "--depths=120" }, "--depths" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     const char *arguments[] = { cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2],
-      NULL };
+      cases[i].arguments[3], NULL };
     g_autofree char *errors = NULL;
     g_auto (GStrv) lines = run (NULL, 1, &errors, arguments);
 

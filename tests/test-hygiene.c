@@ -92,6 +92,18 @@ static const Case cases[] = {
   { "rolling/chinese", NULL, NONE,
       "0 1000 大家早上好\n1000 2000 大家早上好今天开会\n2000 3000 大家早上好今天开会|请坐下\n",
       "0.000-1.000 |大家早上好\n1.000-2.000 |今天开会\n2.000-3.000 |请坐下\n" },
+  { "rolling/sliding", NULL, NONE,
+      "0 300 we\n300 600 we buy\n600 900 we buy the\n900 1200 we buy the lamps\n"
+      "1200 1500 buy the lamps ourselves\n1500 1800 the lamps ourselves then\n"
+      "1800 2100 lamps ourselves then we\n2100 2400 ourselves then we send\n"
+      "2400 2700 then we send them\n",
+      "0.000-0.300 |we\n0.300-0.600 |we buy\n0.600-0.900 |we buy the\n0.900-1.200 |lamps\n"
+      "1.200-1.500 |ourselves\n1.500-1.800 |then\n1.800-2.100 |we\n2.100-2.400 |send\n"
+      "2.400-2.700 |them\n" },
+  { "rolling/said-again", NULL, NONE,
+      "0 900 what we have to do\n900 1900 we have to do it now\n1900 2900 now we have it\n",
+      "0.000-0.900 |what we have to do\n0.900-1.900 |we have to do it now\n"
+      "1.900-2.900 |now we have it\n" },
   { "rolling/not", NULL, NONE,
       "0 1000 no\n1000 2000 no\n2000 3000 no, no\n3000 4000 I do not know.\n4500 5000 I do not "
       "know. Maybe.\n",
@@ -118,6 +130,30 @@ static const Case cases[] = {
       "0.000-0.900 |So. Go on then. Stop. no, no, no, no\n" },
   { "loops/inside-chinese", NULL, NONE, "0 900 " SAY_5 ("谢谢大家") SAY_5 ("谢谢大家") "再见\n",
       "0.000-0.900 |谢谢大家再见\n" },
+  { "loops/turns", NULL, NONE,
+      SAY_5 (SAY_5 ("0 0 Thank you for watching.\n1 1 See you next time.\n")) "9000 9900 b\n",
+      "0.000-0.000 |Thank you for watching.\n0.001-0.001 |See you next time.\n9.000-9.900 |b\n" },
+  { "loops/turns-cut", NULL, NONE,
+      SAY_5 (
+          "0 0 One two three.\n1 1 Four five six.\n2 2 Seven eight.\n") "3 3 One two three.\n"
+                                                                        "4 4 Four five six.\n5 5 "
+                                                                        "Seven eight.\n6 6 One two "
+                                                                        "three.\n9000 9900 b\n",
+      "0.000-0.000 |One two three.\n0.001-0.001 |Four five six.\n0.002-0.002 |Seven eight.\n"
+      "9.000-9.900 |b\n" },
+  { "loops/refrain-is-none", "duplicates", NONE,
+      SAY_5 ("0 0 Row, row your boat.\n1 1 Down the stream.\n") "9000 9900 b\n",
+      SAY_5 (
+          "0.000-0.000 |Row, row your boat.\n0.001-0.001 |Down the stream.\n") "9.000-9.900 |b\n" },
+  { "loops/answers-are-none", "duplicates", NONE,
+      SAY_5 ("0 0 Yes.\n1 1 No.\n") SAY_5 ("0 0 Yes.\n1 1 No.\n") "9000 9900 b\n",
+      SAY_5 ("0.000-0.000 |Yes.\n0.001-0.001 |No.\n")
+          SAY_5 ("0.000-0.000 |Yes.\n0.001-0.001 |No.\n") "9.000-9.900 |b\n" },
+  { "loops/turns-go-on", NULL, NONE,
+      "0 900 We go.\n1000 1900 They stay.\n2000 2900 We go.\n3000 3900 They stay.\n"
+      "4000 4900 We go home.\n",
+      "0.000-0.900 |We go.\n1.000-1.900 |They stay.\n2.000-2.900 |We go.\n3.000-3.900 |They stay.\n"
+      "4.000-4.900 |We go home.\n" },
   { "loops/off", "loops,rolling,duplicates", NONE, SAY_5 ("0 900 a b c\n"),
       SAY_5 ("0.000-0.900 |a b c\n") },
 

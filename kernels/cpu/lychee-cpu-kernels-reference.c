@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "lychee-cpu-kernels-private.h"
+#include "lychee-cpu-turn.h"
 
 static float
 element (const guint16 *row, guint d, LycheeRowForm form)
@@ -321,7 +322,7 @@ write_row_f16 (const float *from, guint head_dim, guint16 *row)
   .add_values = add_values, .weigh_nodes = weigh_nodes, .select_nodes = select_nodes,              \
   .score_nodes = score_nodes, .score_leaves = score_leaves, .score_packed = score_packed,          \
   .dot_rows = dot_rows_##form, .sum_rows = sum_rows_##form, .read_row = read_row_##form,           \
-  .f32_to_f16 = f32_to_f16, .f16_to_f32 = f16_to_f32
+  .f32_to_f16 = f32_to_f16, .f16_to_f32 = f16_to_f32, .turn_keys = turn_keys
 
 static const LycheeCpuKernels q8_0 = {
   .name = "reference",

@@ -28,6 +28,7 @@
 
 #include "lychee-cpu-blocks.h"
 #include "lychee-cpu-nodes.h"
+#include "lychee-cpu-turn.h"
 
 /* The size of the next block of @left things in blocks of up to @max, as even as can be. */
 static inline guint
@@ -801,7 +802,7 @@ read_row_q8 (const guint16 *row, guint head_dim, float *to)
   .name = V_NAME, .attend_groups = attend_groups, .add_values = add_values,                        \
   .weigh_nodes = weigh_nodes, .select_nodes = select_nodes, .score_nodes = score_nodes,            \
   .score_leaves = score_leaves, .score_packed = score_packed, .f32_to_f16 = f32_to_f16,            \
-  .f16_to_f32 = f16_to_f32
+  .f16_to_f32 = f16_to_f32, .turn_keys = turn_keys
 
 static const LycheeCpuKernels q8_0 = {
   ALIKE,

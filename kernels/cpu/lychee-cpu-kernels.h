@@ -126,6 +126,12 @@ struct _LycheeCpuKernels {
   void (*read_row) (const guint16 *row, guint head_dim, float *to);
   void (*write_row) (const float *from, guint head_dim, guint16 *row);
 
+  /* Rotary embedding in two steps: pairs of elements (i and i + n_pairs with @halves, else
+   * neighbours) of key k are turned by @low[k] and by @high[k], each [2][n_pairs] cosines and
+   * sines. At most 128 pairs. */
+  void (*turn_keys) (float *keys, guint n, guint head_dim, guint n_pairs, gboolean halves,
+      const float *const *low, const float *const *high);
+
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
   void (*f16_to_f32) (const guint16 *from, float *to, gsize n);
 };

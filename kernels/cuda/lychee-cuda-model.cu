@@ -97,7 +97,8 @@ lychee_cuda_model_new (LycheeCudaDevice *device, const LycheeCudaHparams *hparam
   if (m->bytes > free || cudaMalloc (&m->memory, m->bytes) != cudaSuccess) {
     cudaGetLastError ();
     lychee_cuda_fail (error, LYCHEE_CUDA_NO_MEMORY,
-        "the model takes %.2f GB of the device's memory, and %.2f of its %.2f GB are free",
+        "the model takes %.2f GB of the device's memory, and %.2f of its %.2f GB are free: take a "
+        "smaller one, or set backend to cpu",
         m->bytes / 1e9, free / 1e9, total / 1e9);
     m->memory = nullptr;
     lychee_cuda_model_free (m);

@@ -44,7 +44,7 @@ new_worker (LycheeBackendType type, LycheeModel *model)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (type, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, &error);
+      lychee_backend_new (type, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, FALSE, &error);
   LycheeWorker *worker;
 
   g_assert_no_error (error);
@@ -538,7 +538,7 @@ is_emulated (void)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, NULL);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, FALSE, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
@@ -549,7 +549,7 @@ expect_error (
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, granularity, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, granularity, FALSE, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -557,7 +557,7 @@ expect_error (
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, granularity, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, granularity, FALSE, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }

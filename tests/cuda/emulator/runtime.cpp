@@ -203,7 +203,14 @@ cudaStreamDestroy (cudaStream_t stream)
 cudaError_t
 cudaStreamSynchronize (cudaStream_t stream)
 {
+  static unsigned long n; /* since the variable was set */
+  const char *variable = getenv ("LYCHEE_EMULATED_FAULT_AFTER");
+
   finish (stream);
+  if (!variable)
+    n = 0;
+  else if (__atomic_add_fetch (&n, 1, __ATOMIC_RELAXED) > strtoul (variable, nullptr, 10))
+    return cudaErrorLaunchFailure;
   return cudaSuccess;
 }
 
@@ -311,6 +318,8 @@ cudaGetErrorString (cudaError_t error)
     return "no error";
   case cudaErrorMemoryAllocation:
     return "out of memory";
+  case cudaErrorLaunchFailure:
+    return "unspecified launch failure";
   case cudaErrorNoDevice:
     return "no CUDA-capable device is detected";
   case cudaErrorInsufficientDriver:
