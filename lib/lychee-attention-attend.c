@@ -29,6 +29,12 @@ get_plan (LycheeAttention *a, guint layer)
   return &a->plans[a->local[layer] ? 1 : 0];
 }
 
+static const float *
+get_query (LycheeAttention *a, const float *q, guint head, guint token)
+{
+  return q + ((gsize) token * a->n_heads + (gsize) head * a->group) * a->head_dim;
+}
+
 /* The queries of a block's tokens for one KV head, [token][group][head_dim]; in place where there
  * is one token. */
 static const float *
@@ -37,7 +43,7 @@ gather_queries (
 {
   gsize row = (gsize) a->group * a->head_dim;
 
-  q += ((gsize) first_token * a->n_heads + (gsize) head * a->group) * a->head_dim;
+  q = get_query (a, q, head, first_token);
   if (n_tokens == 1)
     return q;
   for (guint t = 0; t < n_tokens; t++)
@@ -231,7 +237,8 @@ attend_sparse (
   Block b;
 
   get_block (a, layer, job, thread, &b);
-  b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q);
+  /* The search has gathered them; other threads read them now, too. */
+  b.queries.q = b.n_tokens == 1 ? get_query (a, q, b.head, b.first_token) : j->q;
   if (a->packed)
     b.queries.q = lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
   state = unit_state (a, job * n_splits + split, b.queries.n_queries);

@@ -15,22 +15,6 @@
 
 #include <string.h>
 
-/* The formatter would take the name for an expression. */
-/* clang-format off */
-/**
- * lychee_cache_error_quark:
- *
- * The domain of errors of the kind LycheeCacheError.
- *
- * Returns: a quark
- */
-G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
-/* clang-format on */
-
-G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
-
 G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
 
 void

@@ -34,6 +34,7 @@ typedef struct {
 
 struct _LycheeForward {
   LycheeModel *model;
+  guint n_layers;
   LycheeRope ropes[2]; /* of global and of local layers */
   guint n_context;     /* what they are for */
   gboolean is_packed;  /* keys of global layers are not rotated */
@@ -79,18 +80,25 @@ set_context (LycheeForward *f, guint n_context, gboolean is_packed)
 LycheeForward *
 lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
 {
+  return lychee_forward_new_shallow (model, executor, lychee_model_get_hparams (model)->n_layers);
+}
+
+LycheeForward *
+lychee_forward_new_shallow (LycheeModel *model, LycheeExecutor *executor, guint n_layers)
+{
   const LycheeHparams *hp = lychee_model_get_hparams (model);
   LycheeForward *f = g_new0 (LycheeForward, 1);
 
   f->model = g_object_ref (model);
+  f->n_layers = MIN (n_layers, hp->n_layers);
   f->executor = lychee_executor_ref (executor);
-  f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
+  f->attention = lychee_attention_new (f->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
       lychee_executor_get_n_threads (executor));
   lychee_attention_set_layers (f->attention, lychee_model_get_local_layers (model), hp->window,
       hp->attention_scale, hp->attention_cap);
   set_context (f, 0, FALSE);
-  f->nodes = g_new (Node, hp->n_layers);
-  for (guint i = 0; i < hp->n_layers; i++)
+  f->nodes = g_new (Node, f->n_layers);
+  for (guint i = 0; i < f->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
   return f;
 }
@@ -222,7 +230,7 @@ static void
 build (LycheeForward *f, Graph *g)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (f->model);
-  gsize n_nodes = hp->n_layers * NODES_PER_LAYER + NODES_AROUND;
+  gsize n_nodes = f->n_layers * NODES_PER_LAYER + NODES_AROUND;
   struct ggml_init_params params = {
     .mem_size = n_nodes * ggml_tensor_overhead () + ggml_graph_overhead_custom (n_nodes, false),
     .no_alloc = true,
@@ -239,9 +247,9 @@ build (LycheeForward *f, Graph *g)
   x = ggml_get_rows (c, lychee_model_get_tensors (f->model)->embedding, g->ids);
   x = scale (c, x, hp->embedding_scale);
 
-  for (guint i = 0; i < hp->n_layers; i++) {
+  for (guint i = 0; i < f->n_layers; i++) {
     const LycheeLayer *layer = lychee_model_get_layer (f->model, i);
-    gboolean is_last = i == hp->n_layers - 1;
+    gboolean is_last = i == f->n_layers - 1;
     struct ggml_tensor *normed = norm (c, hp, x, layer->attn_norm);
     struct ggml_tensor *k = project (c, layer->k, layer->k_b, normed);
     struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
@@ -270,7 +278,9 @@ build (LycheeForward *f, Graph *g)
     x = ggml_add (c, x, scale (c, y, hp->residual_scale));
   }
 
-  if (g->output != LYCHEE_OUTPUT_NONE)
+  if (g->output == LYCHEE_OUTPUT_STATES)
+    g->result = x;
+  else if (g->output != LYCHEE_OUTPUT_NONE)
     g->result = get_logits (c, f, x);
   ggml_set_output (g->result);
   ggml_build_forward_expand (g->graph, g->result);

@@ -68,7 +68,6 @@ G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
 enum {
   PROP_0,
   PROP_MODEL,
-  PROP_CACHE,
   PROP_TEMPLATE,
   PROP_SYSTEM_PROMPT,
   PROP_MAX_CONTEXT,
@@ -115,8 +114,7 @@ lychee_session_constructed (GObject *object)
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   s->memory_available = lychee_memory_get_available ("");
-  if (!s->cache)
-    lychee_session_make_cache (s);
+  lychee_session_make_cache (s);
 }
 
 static void
@@ -177,9 +175,6 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   switch (id) {
   case PROP_MODEL:
     s->model = g_value_dup_object (value);
-    break;
-  case PROP_CACHE:
-    s->cache = g_value_dup_object (value);
     break;
   case PROP_TEMPLATE:
     s->template = g_value_get_enum (value);
@@ -248,9 +243,6 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   switch (id) {
   case PROP_MODEL:
     g_value_set_object (value, s->model);
-    break;
-  case PROP_CACHE:
-    g_value_set_object (value, s->cache);
     break;
   case PROP_TEMPLATE:
     g_value_set_enum (value, s->template);
@@ -333,14 +325,6 @@ lychee_session_class_init (LycheeSessionClass *klass)
    */
   props[PROP_MODEL] =
       g_param_spec_object ("model", "Model", "The language model", LYCHEE_TYPE_MODEL, flags);
-  /**
-   * LycheeSession:cache:
-   *
-   * Where keys and values are kept; made for the model when not given.
-   */
-  props[PROP_CACHE] = g_param_spec_object ("cache", "Cache",
-      "Where keys and values are kept; made for the model when not given", LYCHEE_TYPE_CACHE,
-      flags);
   /**
    * LycheeSession:template:
    *
@@ -536,18 +520,20 @@ lychee_session_get_model (LycheeSession *session)
   return session->model;
 }
 
-/**
- * lychee_session_get_cache:
- * @session: a session
- *
- * Gets the cache.
- *
- * Returns: (transfer none): the cache
- */
 LycheeCache *
 lychee_session_get_cache (LycheeSession *session)
 {
   return session->cache;
+}
+
+void
+lychee_session_set_cache (LycheeSession *session, LycheeCache *cache)
+{
+  g_return_if_fail (LYCHEE_IS_SESSION (session));
+  g_return_if_fail (cache != NULL && !session->begun && !session->reader);
+
+  g_set_object (&session->cache, cache);
+  session->need = (LycheeMemoryNeed){ 0 };
 }
 
 LycheeCache *
@@ -591,8 +577,8 @@ lychee_session_fork (LycheeSession *session, GError **error)
   if (!own)
     return NULL;
   g_mutex_lock (&session->lock);
-  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "cache", own, "template",
-      template, "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
+  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "template", template,
+      "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
       session->threads, "granularity", session->granularity, "sinks", session->sinks, "window",
       session->window, "prefill", session->prefill, "overflow", session->overflow, "backend",
       session->backend_type, "cuda-device", session->cuda_device, NULL);
@@ -600,6 +586,7 @@ lychee_session_fork (LycheeSession *session, GError **error)
   if (session->backend)
     fork->backend = lychee_backend_ref (session->backend);
   g_mutex_unlock (&session->lock);
+  lychee_session_set_cache (fork, own);
   fork->max_memory = lychee_cache_get_max_bytes (own);
   fork->begun = lychee_cache_get_length (own) > 0;
   return fork;

@@ -6,7 +6,7 @@
 #include "lychee-kv-memory.h"
 #include "lychee-model-context.h"
 #include "lychee-reading.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "lychee-settings.h"
 
 G_BEGIN_DECLS

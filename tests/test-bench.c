@@ -228,6 +228,25 @@ test_needle (void)
   }
 }
 
+/* Several texts give a line for each fact in each, the same every time; read with packed positions,
+ * what fits into the model is as ever. */
+static void
+test_needle_texts (void)
+{
+  const char *texts[] = { "needle", "--model", model, "--lengths", "600", "--depths", "20,70",
+    "--policies", "dense", "--texts", "2", "--json", NULL };
+  const char *packed[] = { "needle", "--model", model, "--lengths", "600", "--depths", "20,70",
+    "--packed", "--budget", "1000", "--texts", "2", "--json", NULL };
+  g_auto (GStrv) lines = run (NULL, 0, NULL, texts), others = run (NULL, 0, NULL, packed);
+
+  g_assert_cmpuint (g_strv_length (lines), ==, 4);
+  g_assert_cmpuint (g_strv_length (others), ==, 4);
+  g_assert_cmpfloat (number (lines[0], "margin"), !=, number (lines[2], "margin"));
+  for (guint i = 0; i < 4; i++)
+    g_assert_cmpfloat_with_epsilon (
+        number (others[i], "margin"), number (lines[i], "margin"), 0.02);
+}
+
 static void
 test_errors (void)
 {
@@ -276,6 +295,7 @@ main (int argc, char **argv)
   g_test_add_func ("/bench/index", test_index);
   g_test_add_func ("/bench/perplexity", test_perplexity);
   g_test_add_func ("/bench/needle", test_needle);
+  g_test_add_func ("/bench/needle/texts", test_needle_texts);
   g_test_add_func ("/bench/errors", test_errors);
   result = g_test_run ();
   lychee_test_remove_dir (dir);

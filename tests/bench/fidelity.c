@@ -110,7 +110,8 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
     bench_fail ("“%s” has %u tokens, which is not %u and %u queries", f->text_path, f->ids->len,
         f->n_tokens, f->n_queries);
   f->cache = bench_new_cache (f->model, f->n_tokens + f->n_queries);
-  if (f->sparse)
+  lychee_cache_set_packed (f->cache, f->packed);
+  if (f->sparse || f->packed)
     bench_enable_index (f->model, f->cache);
   if (f->stretch)
     lychee_cache_set_rope_context (f->cache, f->n_tokens + f->n_queries);
@@ -135,7 +136,7 @@ void
 fidelity_read (Fidelity *f, guint n_tokens)
 {
   LycheeAttentionOptions options = {
-    .sparse = f->sparse, .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE
+    .sparse = f->sparse || f->packed, .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE
   };
   g_autoptr (GError) error = NULL;
 

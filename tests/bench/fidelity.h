@@ -21,6 +21,7 @@ typedef struct {
   guint n_tokens;   /* read before the first query */
   guint n_queries;  /* tokens that follow, one at a time */
   gboolean sparse;  /* the text is read through an index, the queries as ever */
+  gboolean packed;  /* with packed positions, and sparsely */
   gboolean stretch; /* where the model was not trained for so many positions, it is stretched */
   guint *budgets;
   guint n_budgets;

@@ -8,7 +8,7 @@
 #include "lychee-index-private.h"
 #include "lychee-model-private.h"
 #include "lychee-question.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "tiny-model.h"
 
 #include <math.h>
@@ -507,8 +507,9 @@ test_session (void)
     g_assert_no_error (error);
   }
   /* As a decoder does, which is given the indexer's cache. */
-  other = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache",
-      lychee_session_get_cache (session), "backend", LYCHEE_BACKEND_AUTO, "budget", 128, NULL);
+  other = g_object_new (
+      LYCHEE_TYPE_SESSION, "model", model, "backend", LYCHEE_BACKEND_AUTO, "budget", 128, NULL);
+  lychee_session_set_cache (other, lychee_session_get_cache (session));
   lychee_question_set_max_tokens (question, 10);
   sessions[0] = session;
   sessions[1] = other;
