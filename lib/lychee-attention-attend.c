@@ -29,6 +29,12 @@ get_plan (LycheeAttention *a, guint layer)
   return &a->plans[a->local[layer] ? 1 : 0];
 }
 
+static const float *
+get_query (LycheeAttention *a, const float *q, guint head, guint token)
+{
+  return q + ((gsize) token * a->n_heads + (gsize) head * a->group) * a->head_dim;
+}
+
 /* The queries of a block's tokens for one KV head, [token][group][head_dim]; in place where there
  * is one token. */
 static const float *
@@ -37,7 +43,7 @@ gather_queries (
 {
   gsize row = (gsize) a->group * a->head_dim;
 
-  q += ((gsize) first_token * a->n_heads + (gsize) head * a->group) * a->head_dim;
+  q = get_query (a, q, head, first_token);
   if (n_tokens == 1)
     return q;
   for (guint t = 0; t < n_tokens; t++)
@@ -49,6 +55,7 @@ gather_queries (
 typedef struct {
   guint layer, thread;
   guint head, first_token, n_tokens, first_position;
+  guint moved; /* with packed positions: rows are read so many places farther on than they stand */
   LycheeQueries queries;
   LycheeRows rows;
 } Block;
@@ -61,6 +68,9 @@ load_run (LycheeAttention *a, const Block *b, guint row, guint place, guint n)
   for (guint i = 0; i < n; i++) {
     ids[i] = row + i;
     places[i] = place + i;
+    if (a->packed)
+      places[i] = MIN (
+          b->first_position + BLOCK_TOKENS - place - i - b->moved, lychee_attention_get_most (a));
   }
   return lychee_attention_load (a, b->layer, &b->rows, ids, places, n, b->thread);
 }
@@ -84,7 +94,7 @@ attend_run (LycheeAttention *a, const Block *b, const LycheeQueries *queries, gu
     const guint16 *v = k + rows->value_offset;
     const guint32 *mask = NULL;
 
-    if (a->key_func) {
+    if (loads_rows (a, b->layer)) {
       const LycheeLoadedRows *loaded;
 
       n = MIN (n, LYCHEE_LOAD_ROWS);
@@ -129,25 +139,30 @@ attend_window (LycheeAttention *a, const Block *b, guint begin, guint end, Lyche
   attend_run (a, b, queries, common, end, first_position, n_tokens, state);
 }
 
+/* @distances: with packed positions */
 static void
-attend_gathered (
-    LycheeAttention *a, const Block *b, const guint32 *tokens, guint n, LycheeSoftmax *state)
+attend_gathered (LycheeAttention *a, const Block *b, const guint32 *tokens,
+    const guint32 *distances, guint n, LycheeSoftmax *state)
 {
   const LycheeRows *rows = &b->rows;
   const guint16 *keys[GATHER_KEYS];
   guint mask = (1u << rows->page_shift) - 1;
 
-  for (guint from = 0, some; a->key_func && from < n; from += some) {
+  gboolean loads = loads_rows (a, b->layer);
+
+  for (guint from = 0, some; loads && from < n; from += some) {
     guint32 places[LYCHEE_LOAD_ROWS];
     const LycheeLoadedRows *loaded;
 
     some = MIN (n - from, LYCHEE_LOAD_ROWS);
     for (guint i = 0; i < some; i++)
-      places[i] = tokens[from + i] < a->head ? tokens[from + i] : tokens[from + i] - a->skip;
+      places[i] = a->packed                    ? distances[from + i]
+                  : tokens[from + i] < a->head ? tokens[from + i]
+                                               : tokens[from + i] - a->skip;
     loaded = lychee_attention_load (a, b->layer, rows, tokens + from, places, some, b->thread);
     a->kernels->attend (&b->queries, loaded->k, loaded->v, some, NULL, state);
   }
-  if (a->key_func)
+  if (loads)
     return;
   for (guint i = 0; i < n; i++)
     keys[i] = rows->pages[tokens[i] >> rows->page_shift] + (gsize) (tokens[i] & mask) * a->head_dim;
@@ -164,6 +179,7 @@ get_block (LycheeAttention *a, guint layer, guint job, guint thread, Block *b)
   b->n_tokens = MIN (BLOCK_TOKENS, a->n_tokens - b->first_token);
   /* What is before it is visible to all of the block. */
   b->first_position = a->place + b->first_token;
+  b->moved = 0;
   b->queries =
       (LycheeQueries){ b->n_tokens * a->group, a->head_dim, a->scale, NULL, .cap = a->cap };
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
@@ -197,7 +213,11 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, guint thread
   /* ggml may use the queries' memory again before they are looked at once more. */
   if ((layer == a->audit_layer || are_weights_wanted (a, layer)) && query.q != j->q)
     memcpy (j->q, query.q, (gsize) b.queries.n_queries * a->head_dim * sizeof *j->q);
+  if (a->packed)
+    query.q = lychee_attention_turn (a, query.q, b.first_token, b.n_tokens, TRUE, thread);
   lychee_index_search (index, &b.rows, &query, j->selection);
+  if (a->packed)
+    lychee_attention_pack (a, j, b.first_position);
   stats->nodes_scored += j->selection->nodes_scored;
   stats->rows_estimated += (guint64) j->selection->rows_estimated * b.n_tokens;
   stats->rows_read += (guint64) (certain + b.n_tokens + j->selection->n_rows) * b.n_tokens;
@@ -216,11 +236,17 @@ attend_sparse (
   Block b;
 
   get_block (a, layer, job, thread, &b);
-  b.queries.q = gather_queries (a, q, b.head, b.first_token, b.n_tokens, j->q);
+  /* The search has gathered them; other threads read them now, too. */
+  b.queries.q = b.n_tokens == 1 ? get_query (a, q, b.head, b.first_token) : j->q;
+  if (a->packed)
+    b.queries.q = lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
   state = unit_state (a, job * n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (split == 0) {
+    if (a->packed)
+      b.moved = lychee_attention_get_shift (a, j, b.first_position);
     attend_run (a, &b, &b.queries, 0, j->sinks, b.first_position, b.n_tokens, &state);
+    b.moved = 0;
     attend_run (
         a, &b, &b.queries, j->recent, a->place + a->n_tokens, b.first_position, b.n_tokens, &state);
     stats->ns_read += now (a) - begun;
@@ -228,7 +254,8 @@ attend_sparse (
     guint from = (split - 1) * GATHER_KEYS;
 
     if (from < found->n_rows)
-      attend_gathered (a, &b, found->rows + from, MIN (GATHER_KEYS, found->n_rows - from), &state);
+      attend_gathered (a, &b, found->rows + from, a->packed ? j->distances + from : NULL,
+          MIN (GATHER_KEYS, found->n_rows - from), &state);
     stats->ns_read += now (a) - begun;
   } else {
     LycheeIndexQuery query = { .n_queries = b.queries.n_queries, .q = b.queries.q, .logits = TRUE };
@@ -255,6 +282,8 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
   if (split == 0 && are_weights_wanted (a, layer))
     memcpy (a->jobs[job].q, b.queries.q,
         (gsize) b.queries.n_queries * a->head_dim * sizeof *b.queries.q);
+  if (a->packed && !a->local[layer])
+    b.queries.q = lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
   state = unit_state (a, job * plan->n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (a->local[layer]) {
@@ -376,13 +405,16 @@ weigh (LycheeAttention *a, guint layer, guint job, const Block *b, const LycheeS
   const LycheeAttentionWeights *w = &a->weights;
   const Job *j = &a->jobs[job];
   gboolean sparse = get_plan (a, layer)->sparse;
+  LycheeWeighing weighing;
   guint begin = sparse ? MAX (w->first, j->recent + a->skip) : w->first;
   float *sum =
       w->sum +
       ((gsize) (layer - w->layer_begin) * a->n_heads + (gsize) b->head * a->group) * w->n_bins;
 
-  lychee_attention_weigh (w, &b->queries, a->group, &b->rows, all, begin,
-      sparse ? j->selection->rows : NULL, sparse ? j->selection->n_rows : 0, sum);
+  weighing = (LycheeWeighing){ w, b->queries, &b->rows, layer, b->thread,
+    a->packed ? b->first_position + BLOCK_TOKENS : 0 };
+  lychee_attention_weigh (a, &weighing, all, begin, sparse ? j->selection->rows : NULL,
+      j->distances, sparse ? j->selection->n_rows : 0, sum);
 }
 
 void
@@ -418,6 +450,9 @@ lychee_attention_merge (
     }
     lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
     b.queries.q = a->jobs[job].q;
+    if (a->packed && (weighed || audited))
+      b.queries.q =
+          lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
     if (weighed)
       weigh (a, layer, job, &b, &sum);
     if (audited)

@@ -29,6 +29,11 @@ typedef struct {
   float *q;     /* [queries][head_dim] */
   guint sinks;  /* tokens at the beginning that are always read */
   guint recent; /* place of the run at the end that is read without the index */
+  /* With packed positions: */
+  LycheePlaces places;
+  guint32 *distances; /* of the selection's rows */
+  guint n_distances;  /* that there is room for */
+  guint farthest;     /* distance behind which the sinks stand */
 } Job;
 
 /* How the layers of one kind are answered in a pass. */
@@ -46,6 +51,7 @@ typedef struct {
 typedef struct {
   guint16 *k, *v; /* [LYCHEE_LOAD_ROWS][head_dim], f16 */
   float *keys;    /* [LYCHEE_LOAD_ROWS][head_dim] */
+  float *queries; /* [BLOCK_TOKENS][group][head_dim], turned; with packed positions */
 } LycheeLoadedRows;
 
 struct _LycheeAttention {
@@ -69,7 +75,12 @@ struct _LycheeAttention {
   gpointer func_data;
   LycheeKeyFunc key_func; /* NULL: keys are read where they lie */
   gpointer key_data;
-  LycheeLoadedRows *loaded;       /* [n_threads], memory only with the function */
+  LycheeLoadedRows *loaded;   /* [n_threads], memory only with the function, or packed */
+  const LycheePacked *packed; /* NULL: absolute positions */
+  guint range;                /* positions that the model knows */
+  guint near;                 /* distance that is kept in this pass; G_MAXUINT: all are */
+  float *turns;               /* [token]: to its block's origin, and for the index */
+  gsize turns_size;
   LycheeAttentionWeights weights; /* n_rows is 0: not wanted */
 
   LycheeCache *cache; /* of the pass under way, not owned */
@@ -128,10 +139,47 @@ window_begin (LycheeAttention *a, guint position)
   return MAX (position + 1 - MIN (position + 1, a->window), a->local_begin);
 }
 
-/* Where rows are not read in place (key_func is set): fetches rows @ids, which stand at @places,
- * into memory of @thread's own, where they stay until the next load. @n is at most
- * LYCHEE_LOAD_ROWS. */
+/* Whether the layer's rows are not read in place. */
+static inline gboolean
+loads_rows (LycheeAttention *a, guint layer)
+{
+  return a->packed ? !a->local[layer] : a->key_func != NULL;
+}
+
+/* Where rows are not read in place: fetches rows @ids, which stand at @places (distances, with
+ * packed positions), into memory of @thread's own, where they stay until the next load. @n is at
+ * most LYCHEE_LOAD_ROWS. */
 const LycheeLoadedRows *lychee_attention_load (LycheeAttention *a, guint layer,
     const LycheeRows *rows, const guint32 *ids, const guint32 *places, guint n, guint thread);
+
+/* Packed positions, in -rows.c. Distances count from the block's origin, BLOCK_TOKENS behind its
+ * first token. Before a pass, when it is known how much of the context there will be: */
+void lychee_attention_plan_turns (LycheeAttention *a);
+/* The longest distance of this pass. */
+guint lychee_attention_get_most (LycheeAttention *a);
+/* @q [n_tokens][group][head_dim] of a block as they are compared with turned keys, or with the
+ * index, in @thread's own memory. */
+const float *lychee_attention_turn (LycheeAttention *a, const float *q, guint first_token,
+    guint n_tokens, gboolean for_index, guint thread);
+/* The distances of what was found. */
+void lychee_attention_pack (LycheeAttention *a, Job *job, guint first_position);
+/* By how many places the sinks are moved, to stand behind these. */
+guint lychee_attention_get_shift (LycheeAttention *a, const Job *job, guint first_position);
+
+/* The rows of a KV head that have a job's weights. */
+typedef struct {
+  const LycheeAttentionWeights *weights;
+  LycheeQueries queries; /* of any number of tokens, a group each */
+  const LycheeRows *rows;
+  guint layer, thread;
+  guint origin; /* with packed positions; else 0 */
+} LycheeWeighing;
+
+/* Adds to @sum [group][n_bins] what rows @begin to the last that counts, and those of @found that
+ * count (@distances: with packed positions), have of the softmax whose largest logits and sums
+ * @softmax has. */
+void lychee_attention_weigh (LycheeAttention *a, const LycheeWeighing *weighing,
+    const LycheeSoftmax *softmax, guint begin, const guint32 *found, const guint32 *distances,
+    guint n_found, float *sum);
 
 G_END_DECLS

@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-void
-lychee_attention_set_key_func (LycheeAttention *a, LycheeKeyFunc func, gpointer user_data)
+/* Indexes are searched as if what is sought were anywhere in the nearest part of the range. */
+#define AIM_PART 0.5
+
+static void
+make_memory (LycheeAttention *a)
 {
-  a->key_func = func;
-  a->key_data = user_data;
-  for (guint i = 0; i < a->n_threads && func; i++) {
+  for (guint i = 0; i < a->n_threads; i++) {
     LycheeLoadedRows *loaded = &a->loaded[i];
 
     if (loaded->k)
@@ -20,7 +21,104 @@ lychee_attention_set_key_func (LycheeAttention *a, LycheeKeyFunc func, gpointer 
     loaded->keys = g_new (float, (gsize) LYCHEE_LOAD_ROWS * a->head_dim);
     loaded->k = g_new (guint16, (gsize) 2 * LYCHEE_LOAD_ROWS * a->head_dim);
     loaded->v = loaded->k + (gsize) LYCHEE_LOAD_ROWS * a->head_dim;
+    loaded->queries = g_new (float, (gsize) BLOCK_TOKENS * a->group * a->head_dim);
   }
+}
+
+void
+lychee_attention_set_key_func (LycheeAttention *a, LycheeKeyFunc func, gpointer user_data)
+{
+  a->key_func = func;
+  a->key_data = user_data;
+  if (func)
+    make_memory (a);
+}
+
+void
+lychee_attention_set_packed (LycheeAttention *a, const LycheePacked *packed, guint range)
+{
+  a->packed = packed;
+  a->range = range;
+  if (packed)
+    make_memory (a);
+}
+
+guint
+lychee_attention_get_farthest (guint range)
+{
+  return range + BLOCK_TOKENS;
+}
+
+/* How far a token keeps its distance where there is more than the model knows: as far as there is
+ * room for all that is read behind it. */
+static guint
+get_near (LycheeAttention *a)
+{
+  guint behind = a->options.budget + BLOCK_TOKENS;
+
+  return behind < a->range / 2 ? a->range - behind : a->range / 2;
+}
+
+void
+lychee_attention_plan_turns (LycheeAttention *a)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
+  guint size = lychee_packed_turn_size (a->packed), nearest = indexing ? indexing->window : 0;
+  gsize need = (gsize) 2 * a->n_tokens * size;
+  /* positions are those of rows, and what a forgotten one had is not given to another */
+  gint64 first = (gint64) lychee_cache_get_origin (a->cache) + a->first;
+
+  if (need > a->turns_size) {
+    a->turns = g_renew (float, a->turns, need);
+    a->turns_size = need;
+  }
+  a->near = a->place + a->n_tokens <= a->range ? G_MAXUINT : get_near (a);
+  for (guint t = 0; t < a->n_tokens; t++) {
+    guint in_block = t % BLOCK_TOKENS;
+    float *turn = a->turns + (gsize) 2 * t * size;
+
+    lychee_packed_set_turn (a->packed, first + t - in_block, BLOCK_TOKENS, turn);
+    lychee_packed_set_aim (a->packed, first + t, nearest,
+        MAX (nearest, MIN (a->place + t, AIM_PART * a->range)), turn + size);
+  }
+}
+
+guint
+lychee_attention_get_most (LycheeAttention *a)
+{
+  return a->near == G_MAXUINT ? lychee_attention_get_farthest (a->range) : a->range;
+}
+
+const float *
+lychee_attention_turn (LycheeAttention *a, const float *q, guint first_token, guint n_tokens,
+    gboolean for_index, guint thread)
+{
+  guint size = lychee_packed_turn_size (a->packed);
+  float *to = a->loaded[thread].queries;
+
+  for (guint t = 0; t < n_tokens; t++) {
+    /* All tokens of a block are turned to the same origin. */
+    const float *turn = a->turns + (gsize) 2 * (first_token + (for_index ? t : 0)) * size;
+    gsize at = (gsize) t * a->group * a->head_dim;
+
+    lychee_packed_turn (a->packed, for_index ? turn + size : turn, q + at, a->group, to + at);
+  }
+  return to;
+}
+
+void
+lychee_attention_pack (LycheeAttention *a, Job *j, guint first_position)
+{
+  const LycheeSelection *found = j->selection;
+
+  if (found->n_rows > j->n_distances) {
+    j->n_distances = found->n_rows;
+    j->distances = g_renew (guint32, j->distances, 2 * (gsize) j->n_distances);
+  }
+  for (guint i = 0; i < found->n_rows; i++)
+    j->distances[j->n_distances + i] = found->rows[i] - a->skip;
+  j->farthest = lychee_places_pack (&j->places, j->distances + j->n_distances, found->n_rows,
+      first_position + BLOCK_TOKENS, a->near, lychee_attention_get_most (a), j->distances);
 }
 
 const LycheeLoadedRows *
@@ -34,10 +132,30 @@ lychee_attention_load (LycheeAttention *a, guint layer, const LycheeRows *rows, 
   for (guint i = 0; i < n; i++) {
     const guint16 *key = rows->pages[ids[i] >> rows->page_shift] + (ids[i] & mask) * d;
 
+    for (gsize at = 0; at < d; at += CACHE_LINE / sizeof *key) {
+      __builtin_prefetch (key + at, 0, 2);
+      __builtin_prefetch (key + rows->value_offset + at, 0, 2);
+    }
+  }
+  for (guint i = 0; i < n; i++) {
+    const guint16 *key = rows->pages[ids[i] >> rows->page_shift] + (ids[i] & mask) * d;
+
     a->kernels->f16_to_f32 (key, to->keys + i * d, d);
     memcpy (to->v + i * d, key + rows->value_offset, d * sizeof *key);
   }
-  a->key_func (layer, places, n, to->keys, a->key_data);
+  if (a->packed)
+    lychee_packed_turn_keys (a->packed, places, n, to->keys);
+  else
+    a->key_func (layer, places, n, to->keys, a->key_data);
   a->kernels->f32_to_f16 (to->keys, to->k, n * d);
   return to;
+}
+
+guint
+lychee_attention_get_shift (LycheeAttention *a, const Job *j, guint first_position)
+{
+  guint first = first_position + BLOCK_TOKENS;
+  guint read = MIN (j->farthest + j->sinks, lychee_attention_get_most (a));
+
+  return a->near == G_MAXUINT ? 0 : first - MIN (first, read);
 }

@@ -57,11 +57,14 @@ lychee_attention_free (LycheeAttention *a)
 {
   for (guint i = 0; i < a->jobs_size; i++) {
     lychee_selection_free (a->jobs[i].selection);
+    lychee_places_clear (&a->jobs[i].places);
+    g_free (a->jobs[i].distances);
     g_free (a->jobs[i].q);
   }
   for (guint i = 0; i < a->n_threads; i++) {
     g_free (a->loaded[i].keys);
     g_free (a->loaded[i].k);
+    g_free (a->loaded[i].queries);
   }
   g_free (a->loaded);
   g_free (a->jobs);
@@ -72,6 +75,7 @@ lychee_attention_free (LycheeAttention *a)
   g_free (a->next_upkeep);
   g_free (a->found);
   g_free (a->partial);
+  g_free (a->turns);
   g_array_unref (a->item_ends);
   g_clear_error (&a->error);
   g_mutex_clear (&a->error_lock);
@@ -180,7 +184,7 @@ grow_jobs (LycheeAttention *a, guint n)
     return;
   a->jobs = g_renew (Job, a->jobs, n);
   for (guint i = a->jobs_size; i < n; i++) {
-    a->jobs[i].selection = lychee_selection_new ();
+    a->jobs[i] = (Job){ .selection = lychee_selection_new () };
     a->jobs[i].q = g_new (float, (gsize) BLOCK_TOKENS * a->group * a->head_dim);
   }
   a->jobs_size = n;
@@ -194,6 +198,13 @@ plan_dense (LycheeAttention *a, Plan *plan, guint n_keys)
   plan->n_splits = (n_keys + plan->split_keys - 1) / plan->split_keys;
 }
 
+/* With packed positions all of it cannot be read where it is. */
+static gboolean
+is_out_of_range (LycheeAttention *a)
+{
+  return a->packed && a->place + a->n_tokens > a->range;
+}
+
 static void
 plan_global (LycheeAttention *a)
 {
@@ -202,8 +213,8 @@ plan_global (LycheeAttention *a)
   Plan *plan = &a->plans[0];
 
   plan->func = a->func && a->n_tokens == 1;
-  plan->sparse = !plan->func && a->options.sparse && lychee_cache_get_indexing (a->cache) &&
-                 n_keys > a->options.budget;
+  plan->sparse = !plan->func && (a->options.sparse || is_out_of_range (a)) &&
+                 lychee_cache_get_indexing (a->cache) && n_keys > a->options.budget;
   if (!plan->sparse) {
     plan_dense (a, plan, n_keys);
     stats->dense += n_queries;
@@ -255,6 +266,8 @@ lychee_attention_prepare (LycheeAttention *a, LycheeCache *cache, guint n_tokens
   gsize need;
 
   lychee_attention_plan (a, cache, n_tokens);
+  if (a->packed)
+    lychee_attention_plan_turns (a);
   a->unit_queries = MIN (n_tokens, BLOCK_TOKENS) * a->group;
   need = a->n_jobs * MAX (a->plans[0].n_splits, a->plans[1].n_splits) * unit_size (a);
   if (need > a->partial_size) {

@@ -3,6 +3,7 @@
 
 #include "lychee-cache-private.h"
 #include "lychee-cpu-kernels.h"
+#include "lychee-packed.h"
 
 G_BEGIN_DECLS
 
@@ -81,6 +82,16 @@ typedef void (*LycheeKeyFunc) (
 void lychee_attention_set_key_func (
     LycheeAttention *attention, LycheeKeyFunc func, gpointer user_data);
 
+/* For keys of global layers that are kept before rotation: @packed (not owned) turns them when they
+ * are read, in place of a LycheeKeyFunc, and with it the queries for the index. Queries are turned
+ * to their positions: a token's place, less what was forgotten, plus that, plus the cache's origin.
+ * Where there are more places than the @range positions that the model knows, reading is sparse in
+ * any case. NULL: keys are kept as they are compared. */
+void lychee_attention_set_packed (
+    LycheeAttention *attention, const LycheePacked *packed, guint range);
+/* The longest distance that it asks @packed for. */
+guint lychee_attention_get_farthest (guint range);
+
 /* For a backend that attends on a device: plan () in place of prepare () decides what the pass is
  * like and counts it; upkeep () brings a layer's indexes up to date, and may be called for all
  * layers by several threads, each of which does some of the KV heads: it returns how many. finish
@@ -113,13 +124,6 @@ typedef struct {
 /* For the passes that follow; NULL: not any more. */
 void lychee_attention_set_weights (
     LycheeAttention *attention, const LycheeAttentionWeights *weights);
-
-/* For one KV head: adds to @sum [group][n_bins] what rows @begin to the last that counts, and those
- * of @found that count, have of the softmax whose largest logits and sums @softmax has. The queries
- * are those of any number of tokens, @group each. */
-void lychee_attention_weigh (const LycheeAttentionWeights *weights, const LycheeQueries *queries,
-    guint group, const LycheeRows *rows, const LycheeSoftmax *softmax, guint begin,
-    const guint32 *found, guint n_found, float *sum);
 
 /* Before the pass: its @n_tokens follow the cache's present length, and are reserved. */
 void lychee_attention_prepare (LycheeAttention *attention, LycheeCache *cache, guint n_tokens);

@@ -308,7 +308,7 @@ prepare_rope (CudaWorker *w, LycheeCudaPass *pass)
 
   for (guint local = 0; local < 2; local++) {
     if (!w->knows_frequency || w->n_context != n_context)
-      lychee_cuda_weights_get_rope (get_backend (w)->model, local, n_context, w->frequency[local]);
+      lychee_model_get_frequencies (get_backend (w)->model, local, n_context, w->frequency[local]);
     pass->frequency[local] = w->frequency[local];
   }
   w->knows_frequency = TRUE;
@@ -533,7 +533,7 @@ static const LycheeBackendClass cuda_class = {
 
 LycheeBackend *
 lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeGranularity granularity, gboolean *built, GError **error)
+    LycheeGranularity granularity, gboolean packed, gboolean *built, GError **error)
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -547,6 +547,11 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   if (granularity != LYCHEE_GRANULARITY_TOKEN) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
+    return NULL;
+  }
+  if (packed) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no packed positions: set positions to absolute, or backend to cpu");
     return NULL;
   }
   if (lychee_model_get_hparams (model)->attention_cap > 0) {

@@ -66,6 +66,7 @@ lychee_cache_copy_form (LycheeCache *from, LycheeCache *to)
   to->local_window = from->local_window;
   to->local_keep = from->local_keep;
   to->rope_context = from->rope_context;
+  to->packed = from->packed;
 }
 
 /* Rows of local layers from here on are held when there are @length. */

@@ -44,6 +44,7 @@ struct _LycheeCache {
   guint max_tokens;
   guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
   guint rope_context;
+  gboolean packed; /* keys are kept before rotation */
   LycheeCacheBudget *budget;
 
   /* Pages are of two kinds: 0 of layers that keep all their rows, 1 of local ones. */

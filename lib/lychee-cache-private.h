@@ -77,6 +77,11 @@ LycheeCache *lychee_cache_new_like (LycheeCache *cache, guint max_tokens);
 void lychee_cache_set_rope_context (LycheeCache *cache, guint n_context);
 guint lychee_cache_get_rope_context (LycheeCache *cache);
 
+/* Whether keys are kept before rotation, and get positions when they are read. Forks are the same.
+ * Only while the cache is empty. */
+void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
+gboolean lychee_cache_get_packed (LycheeCache *cache);
+
 /* Around anything that changes the indexes: a fork in another thread waits for it. */
 void lychee_cache_lock_index (LycheeCache *cache);
 void lychee_cache_unlock_index (LycheeCache *cache);

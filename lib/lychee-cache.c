@@ -15,22 +15,6 @@
 
 #include <string.h>
 
-/* The formatter would take the name for an expression. */
-/* clang-format off */
-/**
- * lychee_cache_error_quark:
- *
- * The domain of errors of the kind LycheeCacheError.
- *
- * Returns: a quark
- */
-G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
-/* clang-format on */
-
-G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
-
 G_DEFINE_FINAL_TYPE (LycheeCache, lychee_cache, G_TYPE_OBJECT)
 
 void
@@ -733,4 +717,18 @@ guint
 lychee_cache_get_rope_context (LycheeCache *cache)
 {
   return cache->rope_context;
+}
+
+void
+lychee_cache_set_packed (LycheeCache *cache, gboolean packed)
+{
+  g_return_if_fail (lychee_cache_get_length (cache) == 0);
+
+  cache->packed = packed;
+}
+
+gboolean
+lychee_cache_get_packed (LycheeCache *cache)
+{
+  return cache->packed;
 }

@@ -1,27 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "lychee-types.h"
+#include "lychee-enums.h"
 
 G_BEGIN_DECLS
-
-#define LYCHEE_CACHE_ERROR (lychee_cache_error_quark ())
-
-/**
- * LycheeCacheError:
- * @LYCHEE_CACHE_ERROR_FULL: the positions that the model or the user allows are used up
- * @LYCHEE_CACHE_ERROR_NO_MEMORY: the memory limit is reached, or the system has no more
- *
- * Why no more fits into a cache.
- */
-typedef enum {
-  LYCHEE_CACHE_ERROR_FULL,
-  LYCHEE_CACHE_ERROR_NO_MEMORY,
-} LycheeCacheError;
-
-#define LYCHEE_TYPE_CACHE_ERROR (lychee_cache_error_get_type ())
-LYCHEE_API GType lychee_cache_error_get_type (void);
-LYCHEE_API GQuark lychee_cache_error_quark (void);
 
 #define LYCHEE_TYPE_CACHE (lychee_cache_get_type ())
 LYCHEE_API

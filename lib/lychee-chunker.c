@@ -45,6 +45,8 @@
 
 #define DEFAULT_THRESHOLD 1.75
 #define DEFAULT_LOOKAHEAD 32
+/* What embedding=shallow runs: more cost more and find less. */
+#define SHALLOW_LAYERS 1
 #define MAX_LOOKAHEAD 512
 /* A change of subject is where drift is highest among so many tokens to both sides. */
 #define PEAK_TOKENS 16
@@ -86,6 +88,7 @@ struct _LycheeChunker {
   double threshold;
   guint lookahead;
   LycheeDetector detector;
+  LycheeEmbedding embedding;
   LycheeModel *model;
   LycheeDrift *drift; /* NULL where drift is not looked for */
 
@@ -110,6 +113,7 @@ enum {
   PROP_MAX_TOKENS,
   PROP_MODEL,
   PROP_DETECTOR,
+  PROP_EMBEDDING,
   PROP_THRESHOLD,
   PROP_LOOKAHEAD,
   N_PROPS,
@@ -209,7 +213,7 @@ measure_place (LycheeChunker *chunker, guint n_after)
 {
   OpenToken *token = get_token (chunker, chunker->n_measured++);
 
-  token->drift = lychee_drift_measure (chunker->drift, MIN (n_after, chunker->lookahead));
+  token->drift = lychee_drift_measure (chunker->drift, n_after);
   /* What is measured over less is not to be compared. */
   if (n_after >= chunker->lookahead)
     token->rate = lychee_drift_rate (chunker->drift, token->drift);
@@ -424,6 +428,7 @@ settle_all (LycheeChunker *chunker)
     settle_place (chunker, chunker->n_settled);
   if (chunker->drift == NULL)
     return;
+  lychee_drift_settle (chunker->drift);
   while (chunker->n_measured < n)
     measure_place (chunker, n - 1 - chunker->n_measured);
   while (chunker->n_known < n)
@@ -518,6 +523,7 @@ lychee_chunker_push (LycheeChunker *chunker, const LycheeChunkerToken *token, GP
 {
   OpenToken open = { 0 };
   gboolean decisive;
+  guint n_seen;
 
   g_return_if_fail (LYCHEE_IS_CHUNKER (chunker));
   g_return_if_fail (token != NULL && chunks != NULL);
@@ -549,8 +555,9 @@ lychee_chunker_push (LycheeChunker *chunker, const LycheeChunkerToken *token, GP
       settle_place (chunker, chunker->n_settled);
   if (chunker->drift != NULL) {
     lychee_drift_push (chunker->drift, token->id);
-    if (chunker->tokens->len > chunker->lookahead)
-      measure_place (chunker, chunker->lookahead);
+    n_seen = chunker->tokens->len - lychee_drift_get_n_waiting (chunker->drift);
+    while (chunker->n_measured + chunker->lookahead < n_seen)
+      measure_place (chunker, n_seen - 1 - chunker->n_measured);
     while (chunker->n_known < MIN (chunker->n_settled, chunker->n_measured))
       find_peak (chunker);
     while (chunker->n_decided + PEAK_TOKENS < chunker->n_known)
@@ -634,6 +641,9 @@ lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_DETECTOR:
     chunker->detector = g_value_get_enum (value);
     break;
+  case PROP_EMBEDDING:
+    chunker->embedding = g_value_get_enum (value);
+    break;
   case PROP_THRESHOLD:
     chunker->threshold = g_value_get_double (value);
     break;
@@ -663,6 +673,9 @@ lychee_chunker_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_DETECTOR:
     g_value_set_enum (value, chunker->detector);
     break;
+  case PROP_EMBEDDING:
+    g_value_set_enum (value, chunker->embedding);
+    break;
   case PROP_THRESHOLD:
     g_value_set_double (value, chunker->threshold);
     break;
@@ -681,7 +694,8 @@ lychee_chunker_constructed (GObject *object)
 
   G_OBJECT_CLASS (lychee_chunker_parent_class)->constructed (object);
   if (chunker->model != NULL && chunker->detector != LYCHEE_DETECTOR_STRUCTURE)
-    chunker->drift = lychee_drift_new (chunker->model, chunker->lookahead);
+    chunker->drift = lychee_drift_new (chunker->model, chunker->lookahead,
+        chunker->embedding == LYCHEE_EMBEDDING_SHALLOW ? SHALLOW_LAYERS : 0);
 }
 
 static void
@@ -741,6 +755,14 @@ lychee_chunker_class_init (LycheeChunkerClass *klass)
    */
   props[PROP_DETECTOR] = g_param_spec_enum ("detector", "Detector", "What it looks for",
       LYCHEE_TYPE_DETECTOR, LYCHEE_DETECTOR_BOTH, fixed);
+  /**
+   * LycheeChunker:embedding:
+   *
+   * What stands for a token's meaning. With %LYCHEE_EMBEDDING_SHALLOW chunks come up to 16 tokens
+   * later.
+   */
+  props[PROP_EMBEDDING] = g_param_spec_enum ("embedding", "Embedding",
+      "What stands for a token's meaning", LYCHEE_TYPE_EMBEDDING, LYCHEE_EMBEDDING_TABLE, fixed);
   /**
    * LycheeChunker:threshold:
    *

@@ -13,7 +13,7 @@ G_DECLARE_FINAL_TYPE (LycheeChunker, lychee_chunker, LYCHEE, CHUNKER, GObject)
 
 /* Properties: "min-tokens" (guint, 8), "max-tokens" (guint, 16), "threshold" (double, 1.75), and of
  * construction only "model" (LycheeModel; without it, structure alone counts), "detector"
- * (LycheeDetector, both), "lookahead" (guint, 32). */
+ * (LycheeDetector, both), "embedding" (LycheeEmbedding, table), "lookahead" (guint, 32). */
 LYCHEE_API LycheeChunker *lychee_chunker_new (guint min_tokens, guint max_tokens);
 
 /**

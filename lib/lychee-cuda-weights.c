@@ -187,35 +187,3 @@ lychee_cuda_weights_get (LycheeCuda *cuda, LycheeModel *model, GError **error)
   g_mutex_unlock (&lock);
   return weights ? weights->model : NULL;
 }
-
-/* Where a number of turns over the context is reached: YaRN (Peng et al., arXiv 2309.00071), as
- * ggml_rope_ext() has it. */
-static double
-find_dim (const LycheeRope *rope, double turns)
-{
-  return rope->n_rot * log (rope->n_context / (turns * 2 * G_PI)) / (2 * log (rope->freq_base));
-}
-
-void
-lychee_cuda_weights_get_rope (
-    LycheeModel *model, gboolean local, guint n_context, double *frequency)
-{
-  const float *factors;
-  double low, high;
-  LycheeRope rope;
-
-  lychee_model_get_rope (model, local, n_context, &rope);
-  factors = rope.factors ? rope.factors->data : NULL;
-  low = MAX (0, floor (find_dim (&rope, rope.beta_fast)));
-  high = MIN (rope.n_rot - 1, ceil (find_dim (&rope, rope.beta_slow)));
-  for (guint i = 0; i < rope.n_rot / 2; i++) {
-    double plain = pow (rope.freq_base, -2.0 * i / rope.n_rot) / (factors ? factors[i] : 1);
-    double mix = 0;
-
-    if (rope.ext_factor != 0)
-      mix = (1 - CLAMP ((i - low) / MAX (0.001, high - low), 0, 1)) * rope.ext_factor;
-    frequency[i] = plain * (rope.freq_scale * (1 - mix) + mix);
-  }
-  frequency[rope.n_rot / 2] =
-      rope.attn_factor * (rope.ext_factor != 0 ? 1 + 0.1 * log (1 / rope.freq_scale) : 1);
-}

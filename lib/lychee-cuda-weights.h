@@ -10,9 +10,4 @@ G_BEGIN_DECLS
  * come and go: a decoder makes one for each question. (transfer none) (nullable) */
 LycheeCudaModel *lychee_cuda_weights_get (LycheeCuda *cuda, LycheeModel *model, GError **error);
 
-/* The rotary embedding for a context of @n_context tokens: @frequency is [n_rot / 2 + 1], angles
- * per position and then the factor of cosine and sine. */
-void lychee_cuda_weights_get_rope (
-    LycheeModel *model, gboolean local, guint n_context, double *frequency);
-
 G_END_DECLS

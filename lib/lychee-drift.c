@@ -12,10 +12,14 @@
  *   frequency, so p is taken from Zipf's law: p ~ 1 / id, and the weight is id / (id + HALF);
  * - the mean of all that was said so far is taken out too: the talk's overall subject is on both
  *   sides of every place;
- * - tokens count less the further they are from the place. */
+ * - tokens count less the further they are from the place.
+ *
+ * A vector may also be what the model's first layers make of the token among those before it. The
+ * steps are the same: what is common to all is then found by running the layers over samples. */
 
 #include "lychee-drift.h"
 
+#include "lychee-forward.h"
 #include "lychee-model-private.h"
 
 #include <math.h>
@@ -33,6 +37,9 @@
 #define USUAL_MEAN 0.9
 #define USUAL_DEVIATION 0.12
 #define USUAL_COUNT 64
+
+/* Tokens that layers see, at most; then they begin anew. */
+#define WINDOW 256
 
 /* Floats that are computed at a time, anywhere in memory. */
 #define BLOCK 4
@@ -54,6 +61,11 @@ struct _LycheeDrift {
   float *side[2]; /* [stride] scratch */
 
   double n_values, values, squares; /* measured drift */
+
+  LycheeForward *forward; /* NULL where vectors are from the table */
+  LycheeCache *cache;
+  gint32 waiting[LYCHEE_DRIFT_BATCH];
+  guint n_waiting;
 };
 
 static void
@@ -66,6 +78,21 @@ read_row (LycheeDrift *drift, gint32 id, float *row)
     memcpy (row, data, drift->n * sizeof *row);
   else
     ggml_get_type_traits (table->type)->to_float (data, row, drift->n);
+}
+
+/* What the layers make of @n tokens, [n][drift->n], until they run again; NULL where they fail. */
+static const float *
+run_layers (LycheeDrift *drift, const gint32 *ids, guint n)
+{
+  g_autoptr (GError) error = NULL;
+  const float *states = NULL;
+
+  if (lychee_cache_get_length (drift->cache) + n > WINDOW)
+    lychee_cache_truncate (drift->cache, 0);
+  if (!lychee_forward_run (
+          drift->forward, drift->cache, ids, n, LYCHEE_OUTPUT_STATES, &states, NULL, &error))
+    g_warning ("No drift is measured over %u tokens: %s", n, error->message);
+  return states;
 }
 
 /* to += share from; @n is whole blocks */
@@ -121,6 +148,27 @@ make_orthonormal (float *columns, guint n)
   }
 }
 
+/* Layers over tokens of the whole vocabulary, in an order that is none. */
+static void
+read_states (LycheeDrift *drift, float *samples, guint n_samples)
+{
+  guint n_vocab = lychee_model_get_n_vocab (drift->model);
+  gint32 ids[LYCHEE_DRIFT_BATCH];
+
+  for (guint i = 0; i < n_samples; i += LYCHEE_DRIFT_BATCH) {
+    guint n = MIN (n_samples - i, LYCHEE_DRIFT_BATCH);
+    const float *states;
+
+    for (guint j = 0; j < n; j++)
+      ids[j] = (guint64) ((i + j) * 389 % n_samples) * n_vocab / n_samples;
+    states = run_layers (drift, ids, n);
+    if (states != NULL)
+      memcpy (samples + (gsize) i * drift->n, states, (gsize) n * drift->n * sizeof *samples);
+    else
+      memset (samples + (gsize) i * drift->n, 0, (gsize) n * drift->n * sizeof *samples);
+  }
+}
+
 /* The table's mean and strongest directions, from rows at even distances. */
 static void
 examine_table (LycheeDrift *drift)
@@ -131,10 +179,13 @@ examine_table (LycheeDrift *drift)
   g_autofree float *next = g_new (float, (gsize) n *N_DIRECTIONS);
   float shares[N_DIRECTIONS];
 
+  if (drift->forward != NULL)
+    read_states (drift, samples, n_samples);
   for (guint i = 0; i < n_samples; i++) {
     float *row = samples + (gsize) i * n;
 
-    read_row (drift, (guint64) i * n_vocab / n_samples, row);
+    if (drift->forward == NULL)
+      read_row (drift, (guint64) i * n_vocab / n_samples, row);
     for (guint d = 0; d < n; d++)
       drift->mean[d] += row[d] / n_samples;
   }
@@ -163,7 +214,7 @@ examine_table (LycheeDrift *drift)
 }
 
 LycheeDrift *
-lychee_drift_new (LycheeModel *model, guint after)
+lychee_drift_new (LycheeModel *model, guint after, guint n_layers)
 {
   LycheeDrift *drift = g_new0 (LycheeDrift, 1);
   guint n = lychee_model_get_hparams (model)->n_embd;
@@ -173,12 +224,21 @@ lychee_drift_new (LycheeModel *model, guint after)
   drift->after = MAX (after, LYCHEE_DRIFT_MIN_AFTER);
   drift->mean = g_new0 (float, n);
   drift->directions = g_new0 (float, (gsize) n *N_DIRECTIONS);
-  drift->n_rows = LYCHEE_DRIFT_BEFORE + drift->after;
+  drift->n_rows = LYCHEE_DRIFT_BEFORE + drift->after + LYCHEE_DRIFT_BATCH;
   drift->stride = (n + BLOCK - 1) / BLOCK * BLOCK;
   drift->rows = g_new0 (float, (gsize) drift->n_rows * drift->stride);
   drift->sum = g_new (float, n);
   drift->side[0] = g_new (float, drift->stride);
   drift->side[1] = g_new (float, drift->stride);
+  if (n_layers > 0) {
+    const LycheeHparams *hp = lychee_model_get_hparams (model);
+    LycheeExecutor *executor = lychee_executor_get (0);
+
+    n_layers = MIN (n_layers, hp->n_layers);
+    drift->forward = lychee_forward_new_shallow (model, executor, n_layers);
+    drift->cache = lychee_cache_new (n_layers, hp->n_kv_heads, hp->head_dim, WINDOW, G_MAXUINT64);
+    lychee_executor_unref (executor);
+  }
   examine_table (drift);
   lychee_drift_reset (drift);
   return drift;
@@ -187,6 +247,8 @@ lychee_drift_new (LycheeModel *model, guint after)
 void
 lychee_drift_free (LycheeDrift *drift)
 {
+  g_clear_pointer (&drift->forward, lychee_forward_free);
+  g_clear_object (&drift->cache);
   g_object_unref (drift->model);
   g_free (drift->mean);
   g_free (drift->directions);
@@ -201,6 +263,9 @@ void
 lychee_drift_reset (LycheeDrift *drift)
 {
   drift->n_tokens = 0;
+  drift->n_waiting = 0;
+  if (drift->cache != NULL)
+    lychee_cache_truncate (drift->cache, 0);
   memset (drift->sum, 0, drift->n * sizeof *drift->sum);
   drift->weight = 0;
   drift->n_values = USUAL_COUNT;
@@ -214,19 +279,24 @@ get_row (const LycheeDrift *drift, guint64 token)
   return drift->rows + (gsize) (token % drift->n_rows) * drift->stride;
 }
 
-void
-lychee_drift_push (LycheeDrift *drift, gint32 id)
+/* Adds token @id with its vector, @state or NULL for the table's row. */
+static void
+add_token (LycheeDrift *drift, gint32 id, const float *state)
 {
   float *row = get_row (drift, drift->n_tokens);
   float shares[N_DIRECTIONS], weight, length;
   guint n = drift->n;
 
-  if (id < 0 || (guint) id >= lychee_model_get_n_vocab (drift->model)) {
+  if (id < 0 || (guint) id >= lychee_model_get_n_vocab (drift->model) ||
+      (drift->forward != NULL && state == NULL)) {
     memset (row, 0, n * sizeof *row);
     drift->n_tokens++;
     return;
   }
-  read_row (drift, id, row);
+  if (state != NULL)
+    memcpy (row, state, n * sizeof *row);
+  else
+    read_row (drift, id, row);
   for (guint i = 0; i < n; i++)
     row[i] -= drift->mean[i];
   project (drift, row, shares);
@@ -255,6 +325,42 @@ lychee_drift_push (LycheeDrift *drift, gint32 id)
   drift->n_tokens++;
 }
 
+void
+lychee_drift_push (LycheeDrift *drift, gint32 id)
+{
+  if (drift->forward == NULL) {
+    add_token (drift, id, NULL);
+    return;
+  }
+  drift->waiting[drift->n_waiting++] = id;
+  if (drift->n_waiting == LYCHEE_DRIFT_BATCH)
+    lychee_drift_settle (drift);
+}
+
+guint
+lychee_drift_get_n_waiting (LycheeDrift *drift)
+{
+  return drift->n_waiting;
+}
+
+void
+lychee_drift_settle (LycheeDrift *drift)
+{
+  guint n_vocab = lychee_model_get_n_vocab (drift->model);
+  gint32 ids[LYCHEE_DRIFT_BATCH];
+  const float *states;
+
+  if (drift->n_waiting == 0)
+    return;
+  /* An unknown id means nothing, but has a place. */
+  for (guint i = 0; i < drift->n_waiting; i++)
+    ids[i] = drift->waiting[i] >= 0 && (guint) drift->waiting[i] < n_vocab ? drift->waiting[i] : 0;
+  states = run_layers (drift, ids, drift->n_waiting);
+  for (guint i = 0; i < drift->n_waiting; i++)
+    add_token (drift, drift->waiting[i], states != NULL ? states + (gsize) i * drift->n : NULL);
+  drift->n_waiting = 0;
+}
+
 float
 lychee_drift_measure (LycheeDrift *drift, guint n_after)
 {
@@ -263,7 +369,8 @@ lychee_drift_measure (LycheeDrift *drift, guint n_after)
   float *before = drift->side[0], *after = drift->side[1];
   double product = 0, length;
 
-  g_return_val_if_fail (n_after <= drift->after && n_after <= drift->n_tokens, NAN);
+  g_return_val_if_fail (
+      n_after <= drift->after + LYCHEE_DRIFT_BATCH && n_after <= drift->n_tokens, NAN);
   if (n_before < LYCHEE_DRIFT_MIN_AFTER || n_after < LYCHEE_DRIFT_MIN_AFTER)
     return NAN;
 
@@ -272,7 +379,7 @@ lychee_drift_measure (LycheeDrift *drift, guint n_after)
   for (guint j = 0; j < n_before; j++)
     add_share (
         before, get_row (drift, place - 1 - j), 1 - (float) j / LYCHEE_DRIFT_BEFORE, drift->stride);
-  for (guint j = 0; j < n_after; j++)
+  for (guint j = 0; j < MIN (n_after, drift->after); j++)
     add_share (after, get_row (drift, place + j), 1 - (float) j / drift->after, drift->stride);
   for (guint i = 0; i < n; i++)
     product += (double) before[i] * after[i];

@@ -12,6 +12,10 @@ G_DEFINE_ENUM_TYPE (LycheeGranularity, lychee_granularity,
 G_DEFINE_ENUM_TYPE (LycheeRest, lychee_rest, G_DEFINE_ENUM_VALUE (LYCHEE_REST_ESTIMATE, "estimate"),
     G_DEFINE_ENUM_VALUE (LYCHEE_REST_DROP, "drop"))
 
+G_DEFINE_ENUM_TYPE (LycheePositions, lychee_positions,
+    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_ABSOLUTE, "absolute"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_PACKED, "packed"))
+
 G_DEFINE_ENUM_TYPE (LycheeOverflow, lychee_overflow,
     G_DEFINE_ENUM_VALUE (LYCHEE_OVERFLOW_ERROR, "error"),
     G_DEFINE_ENUM_VALUE (LYCHEE_OVERFLOW_STOP_READING, "stop-reading"),
@@ -26,6 +30,10 @@ G_DEFINE_ENUM_TYPE (LycheeDetector, lychee_detector,
     G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_STRUCTURE, "structure"),
     G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_SEMANTIC, "semantic"),
     G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_BOTH, "both"))
+
+G_DEFINE_ENUM_TYPE (LycheeEmbedding, lychee_embedding,
+    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_TABLE, "table"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_SHALLOW, "shallow"))
 
 G_DEFINE_ENUM_TYPE (LycheeBackendError, lychee_backend_error,
     G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_UNAVAILABLE, "unavailable"),
@@ -45,3 +53,19 @@ G_DEFINE_ENUM_TYPE (LycheeChatFormat, lychee_chat_format,
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI3, "phi3"),
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI4, "phi4"),
     G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GRANITE, "granite"))
+
+/* The formatter would take the name for an expression. */
+/* clang-format off */
+/**
+ * lychee_cache_error_quark:
+ *
+ * The domain of errors of the kind LycheeCacheError.
+ *
+ * Returns: a quark
+ */
+G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
+/* clang-format on */
+
+G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))

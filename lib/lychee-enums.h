@@ -53,6 +53,24 @@ typedef enum {
 LYCHEE_API GType lychee_rest_get_type (void);
 
 /**
+ * LycheePositions:
+ * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
+ * than the model was trained for, YaRN stretches them
+ * @LYCHEE_POSITIONS_PACKED: what is read of a transcript gets positions when it is read, never more
+ * than the model was trained for: a transcript may have any length. Beyond the model's positions,
+ * reading is always sparse
+ *
+ * How the model's positions go with a transcript's length.
+ */
+typedef enum {
+  LYCHEE_POSITIONS_ABSOLUTE,
+  LYCHEE_POSITIONS_PACKED,
+} LycheePositions;
+
+#define LYCHEE_TYPE_POSITIONS (lychee_positions_get_type ())
+LYCHEE_API GType lychee_positions_get_type (void);
+
+/**
  * LycheeOverflow:
  * @LYCHEE_OVERFLOW_ERROR: reading more is an error
  * @LYCHEE_OVERFLOW_STOP_READING: what comes is left out
@@ -135,6 +153,21 @@ typedef enum {
 LYCHEE_API GType lychee_detector_get_type (void);
 
 /**
+ * LycheeEmbedding:
+ * @LYCHEE_EMBEDDING_TABLE: the token's row in the model's table: one vector whatever the context
+ * @LYCHEE_EMBEDDING_SHALLOW: what the model's first layers make of it, among the tokens before it
+ *
+ * What stands for a token's meaning where a chunker looks for changes of subject.
+ */
+typedef enum {
+  LYCHEE_EMBEDDING_TABLE,
+  LYCHEE_EMBEDDING_SHALLOW,
+} LycheeEmbedding;
+
+#define LYCHEE_TYPE_EMBEDDING (lychee_embedding_get_type ())
+LYCHEE_API GType lychee_embedding_get_type (void);
+
+/**
  * LycheeChatFormat:
  * @LYCHEE_CHAT_FORMAT_UNKNOWN: none of the known ones
  * @LYCHEE_CHAT_FORMAT_PLAIN: no control tokens: base models
@@ -166,5 +199,23 @@ typedef enum {
 
 #define LYCHEE_TYPE_CHAT_FORMAT (lychee_chat_format_get_type ())
 LYCHEE_API GType lychee_chat_format_get_type (void);
+
+#define LYCHEE_CACHE_ERROR (lychee_cache_error_quark ())
+
+/**
+ * LycheeCacheError:
+ * @LYCHEE_CACHE_ERROR_FULL: the positions that the model or the user allows are used up
+ * @LYCHEE_CACHE_ERROR_NO_MEMORY: the memory limit is reached, or the system has no more
+ *
+ * Why no more fits into a cache.
+ */
+typedef enum {
+  LYCHEE_CACHE_ERROR_FULL,
+  LYCHEE_CACHE_ERROR_NO_MEMORY,
+} LycheeCacheError;
+
+#define LYCHEE_TYPE_CACHE_ERROR (lychee_cache_error_get_type ())
+LYCHEE_API GType lychee_cache_error_get_type (void);
+LYCHEE_API GQuark lychee_cache_error_quark (void);
 
 G_END_DECLS

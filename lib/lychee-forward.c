@@ -34,8 +34,11 @@ typedef struct {
 
 struct _LycheeForward {
   LycheeModel *model;
+  guint n_layers;
   LycheeRope ropes[2]; /* of global and of local layers */
   guint n_context;     /* what they are for */
+  gboolean is_packed;  /* keys of global layers are not rotated */
+  LycheePacked *packed;
   LycheeExecutor *executor;
   LycheeAttention *attention;
   Node *nodes; /* [n_layers], what the custom operations are handed */
@@ -51,32 +54,51 @@ graph_clear (Graph *graph)
   graph->graph = NULL;
 }
 
-/* For keys that are rotated for a context of @n_context tokens. */
+/* For keys that are rotated for a context of @n_context tokens, or when they are read. */
 static void
-set_context (LycheeForward *f, guint n_context)
+set_context (LycheeForward *f, guint n_context, gboolean is_packed)
 {
+  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+  guint range = lychee_model_get_n_context (f->model);
+  g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
+
   for (guint i = 0; i < N_GRAPHS; i++)
     graph_clear (&f->graphs[i]);
   for (guint local = 0; local < 2; local++)
     lychee_model_get_rope (f->model, local, n_context, &f->ropes[local]);
   f->n_context = n_context;
+  f->is_packed = is_packed;
+  if (is_packed && !f->packed) {
+    lychee_model_get_frequencies (f->model, FALSE, 0, frequencies);
+    f->packed = lychee_packed_new (frequencies, hp->n_rot / 2,
+        lychee_model_get_description (f->model)->rope_halves, hp->head_dim,
+        lychee_attention_get_farthest (range));
+  }
+  lychee_attention_set_packed (f->attention, is_packed ? f->packed : NULL, range);
 }
 
 LycheeForward *
 lychee_forward_new (LycheeModel *model, LycheeExecutor *executor)
 {
+  return lychee_forward_new_shallow (model, executor, lychee_model_get_hparams (model)->n_layers);
+}
+
+LycheeForward *
+lychee_forward_new_shallow (LycheeModel *model, LycheeExecutor *executor, guint n_layers)
+{
   const LycheeHparams *hp = lychee_model_get_hparams (model);
   LycheeForward *f = g_new0 (LycheeForward, 1);
 
   f->model = g_object_ref (model);
+  f->n_layers = MIN (n_layers, hp->n_layers);
   f->executor = lychee_executor_ref (executor);
-  f->attention = lychee_attention_new (hp->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
+  f->attention = lychee_attention_new (f->n_layers, hp->n_heads, hp->n_kv_heads, hp->head_dim,
       lychee_executor_get_n_threads (executor));
   lychee_attention_set_layers (f->attention, lychee_model_get_local_layers (model), hp->window,
       hp->attention_scale, hp->attention_cap);
-  set_context (f, 0);
-  f->nodes = g_new (Node, hp->n_layers);
-  for (guint i = 0; i < hp->n_layers; i++)
+  set_context (f, 0, FALSE);
+  f->nodes = g_new (Node, f->n_layers);
+  for (guint i = 0; i < f->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
   return f;
 }
@@ -87,6 +109,7 @@ lychee_forward_free (LycheeForward *f)
   for (guint i = 0; i < N_GRAPHS; i++)
     graph_clear (&f->graphs[i]);
   lychee_attention_free (f->attention);
+  g_clear_pointer (&f->packed, lychee_packed_free);
   lychee_executor_unref (f->executor);
   g_object_unref (f->model);
   g_free (f->nodes);
@@ -155,7 +178,7 @@ project (struct ggml_context *c, struct ggml_tensor *weight, struct ggml_tensor 
 }
 
 /* Queries or keys: [head_dim x heads][n] -> the same, each head normed where @weight is one, and
- * rotated by its token's position */
+ * rotated by its token's position (NULL: not rotated) */
 static struct ggml_tensor *
 rotate (struct ggml_context *c, LycheeForward *f, guint layer, struct ggml_tensor *x, guint n_heads,
     struct ggml_tensor *weight, struct ggml_tensor *positions)
@@ -164,6 +187,8 @@ rotate (struct ggml_context *c, LycheeForward *f, guint layer, struct ggml_tenso
   const LycheeRope *r = &f->ropes[lychee_model_get_layer (f->model, layer)->local ? 1 : 0];
 
   x = norm (c, hp, ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]), weight);
+  if (!positions)
+    return x;
   return ggml_rope_ext (c, x, positions, r->factors, r->n_rot, r->mode, r->n_context, r->freq_base,
       r->freq_scale, r->ext_factor, r->attn_factor, r->beta_fast, r->beta_slow);
 }
@@ -205,7 +230,7 @@ static void
 build (LycheeForward *f, Graph *g)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (f->model);
-  gsize n_nodes = hp->n_layers * NODES_PER_LAYER + NODES_AROUND;
+  gsize n_nodes = f->n_layers * NODES_PER_LAYER + NODES_AROUND;
   struct ggml_init_params params = {
     .mem_size = n_nodes * ggml_tensor_overhead () + ggml_graph_overhead_custom (n_nodes, false),
     .no_alloc = true,
@@ -222,15 +247,16 @@ build (LycheeForward *f, Graph *g)
   x = ggml_get_rows (c, lychee_model_get_tensors (f->model)->embedding, g->ids);
   x = scale (c, x, hp->embedding_scale);
 
-  for (guint i = 0; i < hp->n_layers; i++) {
+  for (guint i = 0; i < f->n_layers; i++) {
     const LycheeLayer *layer = lychee_model_get_layer (f->model, i);
-    gboolean is_last = i == hp->n_layers - 1;
+    gboolean is_last = i == f->n_layers - 1;
     struct ggml_tensor *normed = norm (c, hp, x, layer->attn_norm);
     struct ggml_tensor *k = project (c, layer->k, layer->k_b, normed);
     struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
     struct ggml_tensor *q, *y;
 
-    k = rotate (c, f, i, k, hp->n_kv_heads, layer->k_norm, g->positions);
+    k = rotate (c, f, i, k, hp->n_kv_heads, layer->k_norm,
+        f->is_packed && !layer->local ? NULL : g->positions);
     y = custom (c, 1, 1, k, v, op_store, &f->nodes[i]);
     if (is_last && g->output == LYCHEE_OUTPUT_NONE) {
       g->result = y; /* the cache has all that anyone will read */
@@ -252,7 +278,9 @@ build (LycheeForward *f, Graph *g)
     x = ggml_add (c, x, scale (c, y, hp->residual_scale));
   }
 
-  if (g->output != LYCHEE_OUTPUT_NONE)
+  if (g->output == LYCHEE_OUTPUT_STATES)
+    g->result = x;
+  else if (g->output != LYCHEE_OUTPUT_NONE)
     g->result = get_logits (c, f, x);
   ggml_set_output (g->result);
   ggml_build_forward_expand (g->graph, g->result);
@@ -314,15 +342,16 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
-  if (lychee_cache_get_rope_context (cache) != f->n_context)
-    set_context (f, lychee_cache_get_rope_context (cache));
+  if (lychee_cache_get_rope_context (cache) != f->n_context ||
+      lychee_cache_get_packed (cache) != f->is_packed)
+    set_context (f, lychee_cache_get_rope_context (cache), lychee_cache_get_packed (cache));
   graph = get_graph (f, n, output, error);
   if (!graph)
     return FALSE;
 
   memcpy (graph->ids->data, ids, n * sizeof *ids);
-  positions = graph->positions->data;
-  for (guint i = 0; i < n; i++)
+  positions = graph->positions->data; /* NULL: nothing is rotated */
+  for (guint i = 0; positions && i < n; i++)
     positions[i] = lychee_cache_get_origin (cache) + first + i;
   lychee_cache_lock_index (cache);
   lychee_attention_prepare (f->attention, cache, n);

@@ -15,15 +15,20 @@ G_BEGIN_DECLS
 typedef struct _LycheeForward LycheeForward;
 
 typedef enum {
-  LYCHEE_OUTPUT_NONE, /* only keys and values: reading a transcript */
-  LYCHEE_OUTPUT_LAST, /* logits of the last token */
-  LYCHEE_OUTPUT_ALL,  /* logits of every token */
+  LYCHEE_OUTPUT_NONE,   /* only keys and values: reading a transcript */
+  LYCHEE_OUTPUT_LAST,   /* logits of the last token */
+  LYCHEE_OUTPUT_ALL,    /* logits of every token */
+  LYCHEE_OUTPUT_STATES, /* what the last layer makes of every token, [n_embd] each, in place of
+                           logits */
 } LycheeOutput;
 
 /* Tokens of one pass at the most; more are for the caller to cut. */
 #define LYCHEE_FORWARD_MAX_TOKENS 512
 
 LycheeForward *lychee_forward_new (LycheeModel *model, LycheeExecutor *executor);
+/* Of the model's first @n_layers layers alone; its caches have as many. */
+LycheeForward *lychee_forward_new_shallow (
+    LycheeModel *model, LycheeExecutor *executor, guint n_layers);
 void lychee_forward_free (LycheeForward *forward);
 
 /* Its attention, for options and counters; dense by default. (transfer none) */

@@ -103,6 +103,10 @@ const LycheeLayer *lychee_model_get_layer (LycheeModel *model, guint layer);
 /* The rotary embedding of global or local layers for a context of @n_context tokens (0: as
  * trained). */
 void lychee_model_get_rope (LycheeModel *model, gboolean local, guint n_context, LycheeRope *rope);
+/* The same as what ggml_rope_ext() makes of it: by what each of the n_rot / 2 pairs turns a
+ * position, and one more, what all are multiplied with. */
+void lychee_model_get_frequencies (
+    LycheeModel *model, gboolean local, guint n_context, double *frequency);
 /* Sets what the model says of an index: scale and local layers. */
 void lychee_model_describe_indexing (LycheeModel *model, LycheeCacheIndexing *indexing);
 /* Lets local layers, if there are any, keep only their window. */

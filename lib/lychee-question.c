@@ -11,9 +11,7 @@
  * Not thread safe: whoever sets something sees to it that nobody else uses the question meanwhile.
  */
 
-#include "lychee-question.h"
-
-#include "lychee-types.h"
+#include "lychee-question-private.h"
 
 #define DEFAULT_EVIDENCE 3
 
@@ -46,6 +44,7 @@ enum {
 };
 
 static GParamSpec *props[N_PROPS];
+static guint progress_signal;
 
 G_DEFINE_FINAL_TYPE (LycheeQuestion, lychee_question, G_TYPE_OBJECT)
 
@@ -225,6 +224,34 @@ lychee_question_class_init (LycheeQuestionClass *klass)
   props[PROP_EVIDENCE] = g_param_spec_uint ("evidence", "Evidence",
       "Pieces of evidence that the answer is to have", 0, G_MAXUINT, DEFAULT_EVIDENCE, flags);
   g_object_class_install_properties (object, N_PROPS, props);
+
+  /**
+   * LycheeQuestion::progress:
+   * @question: the question that was asked
+   * @so_far: the answer as it would be if it were cancelled now
+   *
+   * Tells how an answer comes about: when the question was read, and each four tokens after that.
+   * That is when its evidence changes, which says where the model looks
+   * ([property@Answer:evidence]; nothing is found out for it that nobody is connected to).
+   *
+   * Emitted where pieces of the text are told: in the thread of [method@Session.ask], in the main
+   * context of [method@Session.ask_async]. What is asked of several sessions at a time is told in
+   * no order.
+   */
+  progress_signal = g_signal_new ("progress", LYCHEE_TYPE_QUESTION, G_SIGNAL_RUN_LAST, 0, NULL,
+      NULL, NULL, G_TYPE_NONE, 1, LYCHEE_TYPE_ANSWER);
+}
+
+gboolean
+lychee_question_is_watched (LycheeQuestion *question)
+{
+  return g_signal_has_handler_pending (question, progress_signal, 0, FALSE);
+}
+
+void
+lychee_question_emit_progress (LycheeQuestion *question, LycheeAnswer *so_far)
+{
+  g_signal_emit (question, progress_signal, 0, so_far);
 }
 
 /**

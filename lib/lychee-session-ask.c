@@ -2,6 +2,7 @@
 /* What answers from it. */
 #include "lychee-answer-private.h"
 #include "lychee-evidence.h"
+#include "lychee-question-private.h"
 #include "lychee-session-private.h"
 
 #include <string.h>
@@ -177,7 +178,33 @@ typedef struct {
   LycheeAnswer *answer;
   GCancellable *cancellable;
   LycheeEvidenceFinder *finder; /* (nullable) */
+  guint n_evidence;
+  LycheeQuestion *watched;
+  LycheeProgressFunc progress;
 } Asking;
+
+/* Tells those who watch what the answer is so far. */
+static void
+tell_progress (Asking *a)
+{
+  g_autoptr (LycheeAnswer) so_far = NULL;
+  const LycheeAnswer *from = a->answer;
+
+  if (!lychee_question_is_watched (a->watched))
+    return;
+  so_far = g_object_new (LYCHEE_TYPE_ANSWER, NULL);
+  so_far->text = g_strndup (a->speech.text->str, a->speech.told);
+  so_far->finish = LYCHEE_FINISH_CANCELLED;
+  so_far->truncated = from->truncated;
+  so_far->transcript_tokens = from->transcript_tokens;
+  so_far->prompt_tokens = from->prompt_tokens;
+  so_far->answer_tokens = from->answer_tokens;
+  so_far->seconds_to_first = from->seconds_to_first;
+  so_far->seconds = (g_get_monotonic_time () - a->begun) / 1e6;
+  if (a->finder && lychee_worker_collect_weights (a->worker, NULL))
+    lychee_evidence_finder_get (a->finder, a->n_evidence, so_far->evidence);
+  a->progress (so_far, a->speech.user_data);
+}
 
 /* The ids of a prompt, as they follow the transcript. (transfer full) */
 static GArray *
@@ -217,11 +244,13 @@ generate (Asking *a, const float *logits, GError **error)
   GString *text = a->speech.text;
   gint32 id;
 
+  tell_progress (a);
   id = lychee_sampler_sample (a->sampler, logits, n_vocab);
   lychee_worker_set_options (a->worker, &options);
   for (;;) {
     gint32 said = id;
     gsize had = text->len;
+    gboolean looked_at;
 
     if (answer->answer_tokens == 0)
       answer->seconds_to_first = (g_get_monotonic_time () - a->begun) / 1e6;
@@ -254,11 +283,13 @@ generate (Asking *a, const float *logits, GError **error)
       answer->finish = LYCHEE_FINISH_LENGTH;
       break;
     }
-    lychee_worker_pause_weights (
-        a->worker, !a->finder || answer->answer_tokens % LYCHEE_EVIDENCE_STEP != 1);
+    looked_at = answer->answer_tokens % LYCHEE_EVIDENCE_STEP == 1;
+    lychee_worker_pause_weights (a->worker, !a->finder || !looked_at);
     if (!lychee_worker_run_choosing (
             a->worker, a->tail, &said, 1, a->sampler, &id, a->cancellable, error))
       return FALSE;
+    if (looked_at)
+      tell_progress (a);
   }
   lychee_decoder_finish (decoder, text);
   if (cut_at_stop (&a->speech))
@@ -431,6 +462,81 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
   return ok;
 }
 
+LycheeAnswer *
+lychee_session_answer (LycheeSession *session, LycheeQuestion *asked, LycheeTextFunc func,
+    LycheeQuestion *watched, LycheeProgressFunc progress, gpointer user_data,
+    GCancellable *cancellable, GError **error)
+{
+  g_autoptr (LycheeSampler) sampler = NULL;
+  g_autoptr (LycheeAnswer) answer = NULL;
+  g_autoptr (LycheeCache) cache = NULL, tail = NULL;
+  g_autoptr (GError) local = NULL;
+  Asking a = { .session = session, .begun = g_get_monotonic_time (), .cancellable = cancellable };
+  gboolean ok;
+
+  if (!lychee_session_check_ready (session, error))
+    return NULL;
+  cache = lychee_session_ref_cache (session, &a.template);
+  if (is_empty (cache)) {
+    g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
+        "There is no transcript to answer from: nothing was said");
+    return NULL;
+  }
+  tail = lychee_cache_fork (cache, error);
+  if (!tail)
+    return NULL;
+
+  a.worker = take_worker (session, error);
+  if (!a.worker)
+    return NULL;
+  sampler = lychee_question_get_sampler (asked) ? g_object_ref (lychee_question_get_sampler (asked))
+                                                : lychee_sampler_new ();
+  answer = g_object_new (LYCHEE_TYPE_ANSWER, NULL);
+  a.tail = tail;
+  a.sampler = sampler;
+  a.max_tokens = lychee_question_get_max_tokens (asked);
+  a.answer = answer;
+  a.n_evidence = lychee_question_get_evidence (asked);
+  a.watched = watched;
+  a.progress = progress;
+  a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
+  ok = answer_question (&a, asked, &local);
+  lychee_worker_set_weights (a.worker, NULL);
+  lychee_session_collect_stats (session, a.worker);
+  give_worker (session, a.worker);
+
+  /* What the caller was not told, for it might have become a stop string, was not said. */
+  g_string_truncate (a.speech.text, a.speech.told);
+  answer->text = g_string_free (a.speech.text, FALSE);
+  answer->seconds = (g_get_monotonic_time () - a.begun) / 1e6;
+  if (!ok && !forgive_cancel (&a, &local)) {
+    g_propagate_error (error, g_steal_pointer (&local));
+    return NULL;
+  }
+  return g_steal_pointer (&answer);
+}
+
+/* A caller of lychee_session_ask(). */
+typedef struct {
+  LycheeTextFunc func;
+  gpointer user_data;
+  LycheeQuestion *question;
+} Caller;
+
+static gboolean
+tell_caller (const char *text, gpointer user_data)
+{
+  Caller *caller = user_data;
+
+  return !caller->func || caller->func (text, caller->user_data);
+}
+
+static void
+emit_progress (LycheeAnswer *so_far, gpointer user_data)
+{
+  lychee_question_emit_progress (((Caller *) user_data)->question, so_far);
+}
+
 /**
  * lychee_session_ask:
  * @session: a session
@@ -456,52 +562,12 @@ lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeText
     gpointer user_data, GCancellable *cancellable, GError **error)
 {
   g_autoptr (LycheeQuestion) asked = NULL;
-  g_autoptr (LycheeSampler) sampler = NULL;
-  g_autoptr (LycheeAnswer) answer = NULL;
-  g_autoptr (LycheeCache) cache = NULL, tail = NULL;
-  g_autoptr (GError) local = NULL;
-  Asking a = { .session = session, .begun = g_get_monotonic_time (), .cancellable = cancellable };
-  gboolean ok;
+  Caller caller = { func, user_data, question };
 
   g_return_val_if_fail (LYCHEE_IS_SESSION (session), NULL);
   g_return_val_if_fail (LYCHEE_IS_QUESTION (question), NULL);
 
   asked = lychee_question_copy (question);
-  if (!lychee_session_check_ready (session, error))
-    return NULL;
-  cache = lychee_session_ref_cache (session, &a.template);
-  if (is_empty (cache)) {
-    g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
-        "There is no transcript to answer from: nothing was said");
-    return NULL;
-  }
-  tail = lychee_cache_fork (cache, error);
-  if (!tail)
-    return NULL;
-
-  a.worker = take_worker (session, error);
-  if (!a.worker)
-    return NULL;
-  sampler = lychee_question_get_sampler (asked) ? g_object_ref (lychee_question_get_sampler (asked))
-                                                : lychee_sampler_new ();
-  answer = g_object_new (LYCHEE_TYPE_ANSWER, NULL);
-  a.tail = tail;
-  a.sampler = sampler;
-  a.max_tokens = lychee_question_get_max_tokens (asked);
-  a.answer = answer;
-  a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
-  ok = answer_question (&a, asked, &local);
-  lychee_worker_set_weights (a.worker, NULL);
-  lychee_session_collect_stats (session, a.worker);
-  give_worker (session, a.worker);
-
-  /* What the caller was not told, for it might have become a stop string, was not said. */
-  g_string_truncate (a.speech.text, a.speech.told);
-  answer->text = g_string_free (a.speech.text, FALSE);
-  answer->seconds = (g_get_monotonic_time () - a.begun) / 1e6;
-  if (!ok && !forgive_cancel (&a, &local)) {
-    g_propagate_error (error, g_steal_pointer (&local));
-    return NULL;
-  }
-  return g_steal_pointer (&answer);
+  return lychee_session_answer (
+      session, asked, tell_caller, question, emit_progress, &caller, cancellable, error);
 }

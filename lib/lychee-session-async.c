@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The same without blocking: work is done in threads of the library, and callbacks come in the
  * caller's main context. */
+#include "lychee-question-private.h"
 #include "lychee-session-private.h"
 
 typedef struct {
-  LycheeQuestion *question;
+  LycheeQuestion *question; /* that was given: its signal is emitted */
+  LycheeQuestion *asked;
   LycheeTextFunc func;
   gpointer func_data;
   GDestroyNotify func_destroy;
@@ -20,7 +22,8 @@ typedef struct {
 /* A piece of an answer on its way to the caller's context. */
 typedef struct {
   GTask *task;
-  char *text;
+  char *text; /* NULL: progress */
+  LycheeAnswer *so_far;
 } Telling;
 
 static void
@@ -31,6 +34,7 @@ asking_free (gpointer data)
   if (asking->func_destroy)
     asking->func_destroy (asking->func_data);
   g_object_unref (asking->question);
+  g_object_unref (asking->asked);
   g_free (asking);
 }
 
@@ -75,7 +79,11 @@ tell (gpointer data)
   Telling *telling = data;
   Asking *asking = g_task_get_task_data (telling->task);
 
-  if (!g_atomic_int_get (&asking->stopped) && !asking->func (telling->text, asking->func_data))
+  if (g_atomic_int_get (&asking->stopped))
+    return G_SOURCE_REMOVE;
+  if (telling->so_far)
+    lychee_question_emit_progress (asking->question, telling->so_far);
+  else if (!asking->func (telling->text, asking->func_data))
     g_atomic_int_set (&asking->stopped, TRUE);
   return G_SOURCE_REMOVE;
 }
@@ -87,7 +95,17 @@ telling_free (gpointer data)
 
   g_object_unref (telling->task);
   g_free (telling->text);
+  g_clear_object (&telling->so_far);
   g_free (telling);
+}
+
+static void
+send_telling (GTask *task, char *text, LycheeAnswer *so_far)
+{
+  Telling *telling = g_new (Telling, 1);
+
+  *telling = (Telling){ g_object_ref (task), text, so_far };
+  send (task, tell, telling, telling_free);
 }
 
 /* In the asking thread. */
@@ -95,14 +113,16 @@ static gboolean
 send_piece (const char *text, gpointer user_data)
 {
   Asking *asking = g_task_get_task_data (user_data);
-  Telling *telling;
 
-  if (asking->func) {
-    telling = g_new (Telling, 1);
-    *telling = (Telling){ g_object_ref (user_data), g_strdup (text) };
-    send (user_data, tell, telling, telling_free);
-  }
+  if (asking->func)
+    send_telling (user_data, g_strdup (text), NULL);
   return !g_atomic_int_get (&asking->stopped);
+}
+
+static void
+send_progress (LycheeAnswer *so_far, gpointer user_data)
+{
+  send_telling (user_data, NULL, g_object_ref (so_far));
 }
 
 static void
@@ -111,8 +131,8 @@ run_asking (gpointer data, gpointer unused)
   GTask *task = data;
   Asking *asking = g_task_get_task_data (task);
   GError *error = NULL;
-  LycheeAnswer *answer = lychee_session_ask (g_task_get_source_object (task), asking->question,
-      send_piece, task, g_task_get_cancellable (task), &error);
+  LycheeAnswer *answer = lychee_session_answer (g_task_get_source_object (task), asking->asked,
+      send_piece, asking->question, send_progress, task, g_task_get_cancellable (task), &error);
 
   if (answer)
     g_task_return_pointer (task, answer, g_object_unref);
@@ -207,7 +227,8 @@ lychee_session_ask_async (LycheeSession *session, LycheeQuestion *question, Lych
   g_return_if_fail (cancellable == NULL || G_IS_CANCELLABLE (cancellable));
 
   asking = g_new (Asking, 1);
-  *asking = (Asking){ lychee_question_copy (question), func, func_data, func_destroy, FALSE };
+  *asking = (Asking){ g_object_ref (question), lychee_question_copy (question), func, func_data,
+    func_destroy, FALSE };
   task = new_task (session, cancellable, callback, user_data, lychee_session_ask_async,
       "lychee_session_ask_async");
   g_task_set_task_data (task, asking, asking_free);

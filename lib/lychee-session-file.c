@@ -74,6 +74,8 @@ describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
       &b, "{sv}", "max-context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
   g_variant_builder_add (
       &b, "{sv}", "rope-context", g_variant_new_uint32 (lychee_cache_get_rope_context (cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "packed", g_variant_new_boolean (lychee_cache_get_packed (cache)));
   g_variant_builder_add (&b, "{sv}", "indexed", g_variant_new_boolean (indexing != NULL));
   if (indexing) {
     g_variant_builder_add (&b, "{sv}", "granularity", g_variant_new_uint32 (indexing->granularity));
@@ -176,7 +178,7 @@ typedef struct {
   const char *model, *model_name, *type, *system_prompt;
   guint page_tokens, template, max_context, rope_context, granularity, sinks, window;
   LycheeCacheExtent extent;
-  gboolean indexed, limited; /* local layers keep only their window */
+  gboolean packed, indexed, limited; /* local layers keep only their window */
   guint64 left_out, forgotten;
 } Description;
 
@@ -203,6 +205,7 @@ parse_description (GVariant *meta, Description *d)
       !g_variant_lookup (meta, "template", "u", &d->template) ||
       !g_variant_lookup (meta, "max-context", "u", &d->max_context) ||
       !g_variant_lookup (meta, "rope-context", "u", &d->rope_context) ||
+      !g_variant_lookup (meta, "packed", "b", &d->packed) ||
       !g_variant_lookup (meta, "indexed", "b", &d->indexed) ||
       !g_variant_lookup (meta, "length", "u", &d->extent.length) ||
       !g_variant_lookup (meta, "head", "u", &d->extent.head) ||
@@ -293,6 +296,7 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         d->max_context, s->max_memory);
     lychee_cache_set_rope_context (cache, d->rope_context);
+    lychee_cache_set_packed (cache, d->packed);
     if (d->limited)
       lychee_model_limit_layers (s->model, cache);
     if (d->indexed) {
@@ -350,7 +354,8 @@ take_cache (LycheeSession *s, LycheeCache *cache, const Description *d)
  *
  * The file is mapped: it is read as it is needed, and must not be altered in place while the
  * session lives; saving to the same path makes a new file, and is safe. What reading depends on is
- * taken from the file: system-prompt, template, max-context, granularity, sinks and window.
+ * taken from the file: system-prompt, template, max-context, positions, granularity, sinks and
+ * window.
  *
  * May be called in any thread. Answers under way are not affected.
  *

@@ -6,7 +6,7 @@
 #include "lychee-chat-template.h"
 #include "lychee-memory.h"
 #include "lychee-model-tokenizer.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 G_BEGIN_DECLS
 
@@ -28,6 +28,7 @@ struct _LycheeSession {
   guint window;
   LycheeAttentionMode prefill;
   LycheeOverflow overflow;
+  LycheePositions positions;
   LycheeMemoryNeed need;    /* with a context that is full */
   guint64 memory_available; /* when the session was made */
   LycheeBackendType backend_type;
@@ -71,6 +72,14 @@ gboolean lychee_session_cut (LycheeSession *session, LycheeWorker *worker, Lyche
 /* With reading held: reads a chunk. */
 gboolean lychee_session_read_chunk (
     LycheeSession *session, LycheeChunk *chunk, GCancellable *cancellable, GError **error);
+
+/* The answer so far, on its way to the caller. */
+typedef void (*LycheeProgressFunc) (LycheeAnswer *so_far, gpointer user_data);
+/* lychee_session_ask() as @asked says. @progress is called with what is to be told to those who
+ * watch @watched, when there are some. */
+LycheeAnswer *lychee_session_answer (LycheeSession *session, LycheeQuestion *asked,
+    LycheeTextFunc func, LycheeQuestion *watched, LycheeProgressFunc progress, gpointer user_data,
+    GCancellable *cancellable, GError **error);
 
 /* Text on its way to chunks. With reading held. */
 void lychee_session_text_free (LycheeSessionText *text);

@@ -296,3 +296,31 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
   g_mutex_unlock (&session->reading);
   return end;
 }
+
+/**
+ * lychee_session_get_chunks:
+ * @session: a session
+ *
+ * Gets what was read of the transcript and is not forgotten, as it was cut: the chunks that
+ * evidence cites. The position of a chunk, as [struct@Evidence] has it, is the sum of the tokens of
+ * those before it. Text that [method@Session.append_text] holds back is not in it.
+ *
+ * May be called in any thread.
+ *
+ * Returns: (transfer container) (element-type LycheeChunk): the chunks, oldest first; the array has
+ *   references of its own to them
+ */
+GPtrArray *
+lychee_session_get_chunks (LycheeSession *session)
+{
+  GPtrArray *chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
+  g_autoptr (LycheeCache) cache = NULL;
+  LycheeChunk *chunk;
+
+  g_return_val_if_fail (LYCHEE_IS_SESSION (session), chunks);
+
+  cache = lychee_session_ref_cache (session, NULL);
+  for (guint i = 0; (chunk = lychee_cache_get_chunk (cache, i, NULL)); i++)
+    g_ptr_array_add (chunks, chunk);
+  return chunks;
+}

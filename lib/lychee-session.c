@@ -41,6 +41,8 @@
 /* It must not speak of transcripts: a small model then speaks of itself. */
 #define DEFAULT_SYSTEM_PROMPT "You are a helpful assistant."
 #define DEFAULT_RESERVE 1024
+/* Tokens without an end: a hundred hours of talk. Memory is the limit before. */
+#define PACKED_CONTEXT (1u << 20)
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
@@ -68,7 +70,6 @@ G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
 enum {
   PROP_0,
   PROP_MODEL,
-  PROP_CACHE,
   PROP_TEMPLATE,
   PROP_SYSTEM_PROMPT,
   PROP_MAX_CONTEXT,
@@ -80,6 +81,7 @@ enum {
   PROP_WINDOW,
   PROP_PREFILL,
   PROP_OVERFLOW,
+  PROP_POSITIONS,
   PROP_BACKEND,
   PROP_CUDA_DEVICE,
   PROP_ATTENTION,
@@ -108,9 +110,12 @@ static void
 make_cache (LycheeSession *s)
 {
   LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
-  guint n_context = s->max_context > 0 ? s->max_context : lychee_model_get_n_context (s->model);
+  gboolean packed = s->positions == LYCHEE_POSITIONS_PACKED;
   gboolean whole = s->backend_type == LYCHEE_BACKEND_CUDA;
+  guint n_context = s->max_context;
 
+  if (n_context == 0)
+    n_context = packed ? PACKED_CONTEXT : lychee_model_get_n_context (s->model);
   lychee_memory_estimate (s->model, n_context, whole, s->max_memory, &s->need);
   if (s->max_context == 0 && s->max_memory == 0 &&
       lychee_memory_sum (&s->need) > s->memory_available && s->need.weights < s->memory_available) {
@@ -120,7 +125,8 @@ make_cache (LycheeSession *s)
   s->cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
       lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model), n_context,
       s->max_memory);
-  lychee_cache_set_rope_context (s->cache, n_context);
+  lychee_cache_set_rope_context (s->cache, packed ? 0 : n_context);
+  lychee_cache_set_packed (s->cache, packed);
   lychee_model_describe_indexing (s->model, &indexing);
   lychee_cache_enable_index (s->cache, &indexing);
 }
@@ -136,8 +142,7 @@ lychee_session_constructed (GObject *object)
   if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   s->memory_available = lychee_memory_get_available ("");
-  if (!s->cache)
-    make_cache (s);
+  make_cache (s);
 }
 
 static void
@@ -199,9 +204,6 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_MODEL:
     s->model = g_value_dup_object (value);
     break;
-  case PROP_CACHE:
-    s->cache = g_value_dup_object (value);
-    break;
   case PROP_TEMPLATE:
     s->template = g_value_get_enum (value);
     break;
@@ -235,6 +237,9 @@ lychee_session_set_property (GObject *object, guint id, const GValue *value, GPa
   case PROP_OVERFLOW:
     s->overflow = g_value_get_enum (value);
     break;
+  case PROP_POSITIONS:
+    s->positions = g_value_get_enum (value);
+    break;
   case PROP_BACKEND:
     s->backend_type = g_value_get_enum (value);
     break;
@@ -263,9 +268,6 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   switch (id) {
   case PROP_MODEL:
     g_value_set_object (value, s->model);
-    break;
-  case PROP_CACHE:
-    g_value_set_object (value, s->cache);
     break;
   case PROP_TEMPLATE:
     g_value_set_enum (value, s->template);
@@ -299,6 +301,10 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
     break;
   case PROP_OVERFLOW:
     g_value_set_enum (value, s->overflow);
+    break;
+  case PROP_POSITIONS:
+    g_value_set_enum (value,
+        lychee_cache_get_packed (s->cache) ? LYCHEE_POSITIONS_PACKED : LYCHEE_POSITIONS_ABSOLUTE);
     break;
   case PROP_BACKEND:
     g_value_set_enum (value, s->backend_type);
@@ -340,14 +346,6 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_MODEL] =
       g_param_spec_object ("model", "Model", "The language model", LYCHEE_TYPE_MODEL, flags);
   /**
-   * LycheeSession:cache:
-   *
-   * Where keys and values are kept; made for the model when not given.
-   */
-  props[PROP_CACHE] = g_param_spec_object ("cache", "Cache",
-      "Where keys and values are kept; made for the model when not given", LYCHEE_TYPE_CACHE,
-      flags);
-  /**
    * LycheeSession:template:
    *
    * Chat template; unknown: the one in the model file.
@@ -365,7 +363,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:max-context:
    *
-   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for.
+   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for
+   * (see "positions").
    */
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
       "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
@@ -434,6 +433,15 @@ lychee_session_class_init (LycheeSessionClass *klass)
   props[PROP_OVERFLOW] =
       g_param_spec_enum ("overflow", "Overflow", "What happens when context or memory is used up",
           LYCHEE_TYPE_OVERFLOW, LYCHEE_OVERFLOW_ERROR, flags);
+  /**
+   * LycheeSession:positions:
+   *
+   * Absolute, or packed: for transcripts of any length, whatever the model was trained for. With
+   * packed positions, max-context 0 is a million tokens, and memory is the limit.
+   */
+  props[PROP_POSITIONS] = g_param_spec_enum ("positions", "Positions",
+      "Absolute, or packed: for transcripts of any length, whatever the model was trained for",
+      LYCHEE_TYPE_POSITIONS, LYCHEE_POSITIONS_ABSOLUTE, flags);
   /**
    * LycheeSession:backend:
    *
@@ -524,18 +532,20 @@ lychee_session_get_model (LycheeSession *session)
   return session->model;
 }
 
-/**
- * lychee_session_get_cache:
- * @session: a session
- *
- * Gets the cache.
- *
- * Returns: (transfer none): the cache
- */
 LycheeCache *
 lychee_session_get_cache (LycheeSession *session)
 {
   return session->cache;
+}
+
+void
+lychee_session_set_cache (LycheeSession *session, LycheeCache *cache)
+{
+  g_return_if_fail (LYCHEE_IS_SESSION (session));
+  g_return_if_fail (cache != NULL && !session->begun && !session->reader);
+
+  g_set_object (&session->cache, cache);
+  session->need = (LycheeMemoryNeed){ 0 };
 }
 
 LycheeCache *
@@ -579,8 +589,8 @@ lychee_session_fork (LycheeSession *session, GError **error)
   if (!own)
     return NULL;
   g_mutex_lock (&session->lock);
-  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "cache", own, "template",
-      template, "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
+  fork = g_object_new (LYCHEE_TYPE_SESSION, "model", session->model, "template", template,
+      "system-prompt", session->system_prompt, "reserve", session->reserve, "threads",
       session->threads, "granularity", session->granularity, "sinks", session->sinks, "window",
       session->window, "prefill", session->prefill, "overflow", session->overflow, "backend",
       session->backend_type, "cuda-device", session->cuda_device, NULL);
@@ -588,6 +598,7 @@ lychee_session_fork (LycheeSession *session, GError **error)
   if (session->backend)
     fork->backend = lychee_backend_ref (session->backend);
   g_mutex_unlock (&session->lock);
+  lychee_session_set_cache (fork, own);
   fork->max_memory = lychee_cache_get_max_bytes (own);
   fork->begun = lychee_cache_get_length (own) > 0;
   return fork;
@@ -609,7 +620,8 @@ lychee_session_count_transcript (LycheeCache *cache)
  * What was done so far, as a dictionary (`a{sv}`):
  *
  * * `transcript-tokens`, `chunks` (`u`): what is held
- * * `backend` (`s`): what computes, for people; empty before anything was computed
+ * * `backend` (`s`): what computes, for people; empty before anything was computed; `backend-note`
+ *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
  * * `cache-bytes`, `index-bytes` (`t`)
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
@@ -631,10 +643,11 @@ lychee_session_get_stats (LycheeSession *session)
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
-  const char *backend;
+  const char *backend, *note;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  note = session->backend ? lychee_backend_get_note (session->backend) : NULL;
   backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
   g_variant_builder_init (&b, G_VARIANT_TYPE_VARDICT);
@@ -644,6 +657,7 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (&b, "{sv}", "tokens-left-out", g_variant_new_uint64 (left_out));
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "backend", g_variant_new_string (backend));
+  g_variant_builder_add (&b, "{sv}", "backend-note", g_variant_new_string (note ? note : ""));
   g_variant_builder_add (
       &b, "{sv}", "context", g_variant_new_uint32 (lychee_cache_get_max_tokens (cache)));
   g_variant_builder_add (&b, "{sv}", "stretch",
@@ -731,8 +745,17 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
   g_mutex_lock (&s->lock);
   if (!s->backend)
     s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device,
-        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN, error);
+        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN,
+        lychee_cache_get_packed (cache), error);
   ok = s->backend != NULL;
+  /* One that was loaded after another one was computed. */
+  if (ok && lychee_cache_get_packed (cache) &&
+      lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The session has packed positions, which the CUDA backend does not: load it into a session "
+        "with backend cpu");
+    ok = FALSE;
+  }
   g_mutex_unlock (&s->lock);
   return ok;
 }

@@ -4,7 +4,6 @@
 #include <gio/gio.h>
 
 #include "lychee-answer.h"
-#include "lychee-cache.h"
 #include "lychee-enums.h"
 #include "lychee-model.h"
 #include "lychee-question.h"
@@ -18,7 +17,7 @@ G_BEGIN_DECLS
  * @LYCHEE_SESSION_ERROR_EMPTY: there is no transcript to answer from
  * @LYCHEE_SESSION_ERROR_TEMPLATE: the model's chat template is not known: set "template"
  * @LYCHEE_SESSION_ERROR_NO_ROOM: question and answer do not fit into the context any more
- * @LYCHEE_SESSION_ERROR_CACHE: the cache that the session was given is that of another model
+ * @LYCHEE_SESSION_ERROR_CACHE: keys and values come from another model, as can be in a pipeline
  * @LYCHEE_SESSION_ERROR_WRITE: the file cannot be written
  * @LYCHEE_SESSION_ERROR_READ: the file cannot be opened or read
  * @LYCHEE_SESSION_ERROR_DAMAGED: the file is no saved session, or was cut short or altered
@@ -49,7 +48,7 @@ G_DECLARE_FINAL_TYPE (LycheeSession, lychee_session, LYCHEE, SESSION, GObject)
 
 LYCHEE_API LycheeSession *lychee_session_new (LycheeModel *model);
 LYCHEE_API LycheeModel *lychee_session_get_model (LycheeSession *session);
-LYCHEE_API LycheeCache *lychee_session_get_cache (LycheeSession *session);
+LYCHEE_API GPtrArray *lychee_session_get_chunks (LycheeSession *session);
 
 LYCHEE_API GVariant *lychee_session_get_stats (LycheeSession *session);
 

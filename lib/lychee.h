@@ -3,7 +3,6 @@
 
 /* All public headers of Lychee. */
 #include "lychee-answer.h"
-#include "lychee-cache.h"
 #include "lychee-enums.h"
 #include "lychee-model.h"
 #include "lychee-question.h"

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Shows a transcript that scrolls as it is read, and colours it by what the answers rest on.
+"""Shows a transcript that scrolls as it is read, and colours it by what the running answer attends to.
 
     example-window.py --model model.gguf --question "What was decided?" meeting.txt
 
-Each chunk is coloured by its share of the attention that question and answer paid to the transcript: the
-darker, the more. A new question may be typed at any time. Answers go to standard output, too, once what they
-rest on is coloured.
+Each chunk is coloured by its share of the attention that question and answer pay to the transcript: the
+darker, the more. Colours change while the answer is written. A new question may be typed at any time. Answers
+go to standard output, too, when they are complete.
 """
 import argparse
+import bisect
 import os
 import sys
 
@@ -37,6 +38,8 @@ class Window(Gtk.ApplicationWindow):
         self.arguments = arguments
         self.session = None
         self.asking = 0
+        self.places = []  # of each chunk that is shown: its position in tokens, where its text begins and ends
+        self.tokens = 0
 
         self.view = Gtk.TextView(editable=False, cursor_visible=False, wrap_mode=Gtk.WrapMode.WORD,
                                  left_margin=16, right_margin=16, top_margin=12, bottom_margin=12,
@@ -71,22 +74,39 @@ class Window(Gtk.ApplicationWindow):
         self.read_next()
 
     def read_next(self):
-        """Gives the next line to the session, and shows it when it is read."""
+        """Gives the next line to the session."""
         if not self.lines:
-            self.session.flush_async(None, lambda session, result: self.ask())
+            self.session.flush_async(None, self.on_all_read)
             return
-        line = self.lines.pop(0)
-        self.session.append_text_async(line, None, Lychee.TIME_NONE, Lychee.TIME_NONE, None, self.on_read, line)
+        self.session.append_text_async(self.lines.pop(0), None, Lychee.TIME_NONE, Lychee.TIME_NONE, None,
+                                       self.on_read)
 
-    def on_read(self, session, result, line):
+    def on_read(self, session, result):
         try:
             session.append_text_finish(result)
         except GLib.Error as error:
             self.fail(error)
             return
-        self.text.insert(self.text.get_end_iter(), line)
-        self.view.scroll_mark_onscreen(self.end)
+        self.show_chunks()
         self.read_next()
+
+    def on_all_read(self, session, result):
+        try:
+            session.flush_finish(result)
+        except GLib.Error as error:
+            self.fail(error)
+            return
+        self.show_chunks()
+        self.ask()
+
+    def show_chunks(self):
+        """Shows the chunks that were read since the last time."""
+        for chunk in self.session.get_chunks()[len(self.places):]:
+            begin = self.text.get_char_count()
+            self.text.insert(self.text.get_end_iter(), chunk.text)
+            self.places.append((self.tokens, begin, self.text.get_char_count()))
+            self.tokens += chunk.n_ids
+        self.view.scroll_mark_onscreen(self.end)
 
     def ask(self):
         if not self.session or not self.entry.get_text():
@@ -101,6 +121,11 @@ class Window(Gtk.ApplicationWindow):
                 self.answer.set_text(self.answer.get_text() + piece)
             return asking == self.asking  # another question ends this answer
 
+        def on_progress(question, so_far):
+            if asking == self.asking:
+                self.colour(so_far.get_evidence())
+
+        question.connect("progress", on_progress)
         # PyGObject hands on_piece what the tuple holds.
         self.session.ask_async(question, on_piece, (), None, self.on_answer, asking)
 
@@ -115,17 +140,14 @@ class Window(Gtk.ApplicationWindow):
             print(answer.get_text().strip(), flush=True)
 
     def colour(self, evidence):
-        """Marks each piece of evidence where its text is."""
-        begin, end = self.text.get_bounds()
-        self.text.remove_all_tags(begin, end)
-        most = max((piece.weight for piece in evidence), default=1)
-        # The least first, so that the most is on top, and in view at the end.
-        for piece in sorted(evidence, key=lambda piece: piece.weight):
-            found = self.text.get_start_iter().forward_search(
-                piece.text.strip(), Gtk.TextSearchFlags.TEXT_ONLY, None)
-            if found:
-                self.text.apply_tag(self.shades[round(piece.weight / most * (SHADES - 1))], *found)
-                self.view.scroll_to_iter(found[0], 0, True, 0, 0.3)
+        """Marks each piece of evidence where its text is, and has the most important one in view."""
+        self.text.remove_all_tags(*self.text.get_bounds())
+        for piece in evidence:
+            at = bisect.bisect(self.places, (piece.position, self.text.get_char_count())) - 1
+            begin, end = (self.text.get_iter_at_offset(offset) for offset in self.places[at][1:])
+            self.text.apply_tag(self.shades[round(piece.weight / evidence[0].weight * (SHADES - 1))], begin, end)
+            if piece is evidence[0]:
+                self.view.scroll_to_iter(begin, 0, True, 0, 0.3)
 
 
 def main():

@@ -49,6 +49,7 @@ GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
 #define DEFAULT_MAX_TOKENS 16
 #define DEFAULT_SILENCE (2 * GST_SECOND)
 #define DEFAULT_DETECTOR LYCHEE_DETECTOR_BOTH
+#define DEFAULT_EMBEDDING LYCHEE_EMBEDDING_TABLE
 #define DEFAULT_THRESHOLD 1.75
 #define DEFAULT_LOOKAHEAD 32
 
@@ -58,6 +59,7 @@ enum {
   PROP_MAX_TOKENS,
   PROP_SILENCE,
   PROP_DETECTOR,
+  PROP_EMBEDDING,
   PROP_THRESHOLD,
   PROP_LOOKAHEAD,
 };
@@ -73,6 +75,7 @@ struct _GstLycheeChunker {
   guint max_tokens;
   GstClockTime silence;
   LycheeDetector detector;
+  LycheeEmbedding embedding;
   double threshold;
   guint lookahead;
 
@@ -165,6 +168,20 @@ gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
 
   /**
+   * lycheechunker:embedding:
+   *
+   * What stands for a token's meaning where changes of subject are looked for: the model's table,
+   * which is cheap and finds more, or what the model's first layer makes of the token among those
+   * before it. With the latter, chunks come up to 16 tokens later.
+   */
+  g_object_class_install_property (object_class, PROP_EMBEDDING,
+      g_param_spec_enum ("embedding", "Embedding",
+          "What stands for a token's meaning: the model's table, or what its first layer makes of "
+          "it among others (shallow)",
+          LYCHEE_TYPE_EMBEDDING, DEFAULT_EMBEDDING,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
+
+  /**
    * lycheechunker:threshold:
    *
    * How many standard deviations drift must be above its mean for a change of subject; mean and
@@ -199,6 +216,7 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->max_tokens = DEFAULT_MAX_TOKENS;
   self->silence = DEFAULT_SILENCE;
   self->detector = DEFAULT_DETECTOR;
+  self->embedding = DEFAULT_EMBEDDING;
   self->threshold = DEFAULT_THRESHOLD;
   self->lookahead = DEFAULT_LOOKAHEAD;
   self->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
@@ -269,6 +287,9 @@ gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value,
   case PROP_DETECTOR:
     self->detector = g_value_get_enum (value);
     break;
+  case PROP_EMBEDDING:
+    self->embedding = g_value_get_enum (value);
+    break;
   case PROP_THRESHOLD:
     self->threshold = g_value_get_double (value);
     break;
@@ -300,6 +321,9 @@ gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GPara
   case PROP_DETECTOR:
     g_value_set_enum (value, self->detector);
     break;
+  case PROP_EMBEDDING:
+    g_value_set_enum (value, self->embedding);
+    break;
   case PROP_THRESHOLD:
     g_value_set_double (value, self->threshold);
     break;
@@ -327,6 +351,7 @@ static void
 ensure_chunker (GstLycheeChunker *self)
 {
   LycheeDetector detector;
+  LycheeEmbedding embedding;
   guint min_tokens, max_tokens, lookahead;
   double threshold;
 
@@ -336,12 +361,13 @@ ensure_chunker (GstLycheeChunker *self)
   max_tokens = self->max_tokens;
   min_tokens = MIN (self->min_tokens, max_tokens);
   detector = self->detector;
+  embedding = self->embedding;
   threshold = self->threshold;
   lookahead = self->lookahead;
   GST_OBJECT_UNLOCK (self);
   self->chunker = g_object_new (LYCHEE_TYPE_CHUNKER, "min-tokens", min_tokens, "max-tokens",
-      max_tokens, "model", self->model, "detector", detector, "threshold", threshold, "lookahead",
-      lookahead, NULL);
+      max_tokens, "model", self->model, "detector", detector, "embedding", embedding, "threshold",
+      threshold, "lookahead", lookahead, NULL);
 }
 
 static GstFlowReturn

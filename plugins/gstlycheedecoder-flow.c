@@ -216,6 +216,14 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     if (gst_lychee_decoder_take_event (
             self, event, GST_EVENT_TYPE (event) == GST_EVENT_CUSTOM_DOWNSTREAM))
       return GST_FLOW_OK;
+    if (gst_event_has_name (event, LYCHEE_BACKLOG_EVENT)) {
+      guint chunks = 0;
+
+      gst_structure_get_uint (gst_event_get_structure (event), "chunks", &chunks);
+      lychee_answer_queue_note_backlog (self->queue, chunks);
+      gst_event_unref (event);
+      return GST_FLOW_OK;
+    }
     if (gst_event_has_name (event, LYCHEE_DRAIN_EVENT)) {
       gst_lychee_decoder_end_drain (self, event);
       return GST_FLOW_OK;

@@ -3,9 +3,13 @@
 #include "gstlycheeindexer-private.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "lychee-element.h"
 #include "lychee-meta.h"
+
+/* The property of a queue that tells how many buffers wait in it. */
+#define LEVEL "current-level-buffers"
 
 /* Chooses the caps and the allocator that downstream can take. */
 static gboolean
@@ -199,6 +203,35 @@ push_view (GstLycheeIndexer *self, LycheeChunk *chunk)
   return gst_pad_push (self->srcpad, buffer);
 }
 
+/* How many chunks wait in the queue before this element. */
+static guint
+count_waiting (GstLycheeIndexer *self)
+{
+  GstPad *peer = gst_pad_get_peer (self->sinkpad);
+  GstElement *element = peer != NULL ? gst_pad_get_parent_element (peer) : NULL;
+  guint n = 0;
+
+  if (element != NULL && g_object_class_find_property (G_OBJECT_GET_CLASS (element), LEVEL) != NULL)
+    g_object_get (element, LEVEL, &n, NULL);
+  gst_clear_object (&element);
+  gst_clear_object (&peer);
+  return n;
+}
+
+/* Of a live transcript, tells those who answer to let the reading go first. */
+static void
+push_backlog (GstLycheeIndexer *self)
+{
+  guint n = self->live ? count_waiting (self) : 0;
+
+  if (n == 0 && !self->behind)
+    return;
+  self->behind = n > 0;
+  gst_pad_push_event (
+      self->srcpad, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
+                        gst_structure_new (LYCHEE_BACKLOG_EVENT, "chunks", G_TYPE_UINT, n, NULL)));
+}
+
 /* Whether @chunk is the last one that @cache has: else it was left out. */
 static gboolean
 is_last_chunk (LycheeCache *cache, LycheeChunk *chunk)
@@ -209,6 +242,22 @@ is_last_chunk (LycheeCache *cache, LycheeChunk *chunk)
   return last == chunk;
 }
 
+/* Says why the processor computes where something faster was there but cannot: once. */
+static void
+tell_backend (GstLycheeIndexer *self)
+{
+  g_autoptr (GVariant) stats = NULL;
+  const char *note = "";
+
+  if (self->told)
+    return;
+  self->told = TRUE;
+  stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  g_variant_lookup (stats, "backend-note", "&s", &note);
+  if (*note != '\0')
+    GST_ELEMENT_INFO (self, RESOURCE, SETTINGS, ("%s", note), (NULL));
+}
+
 /* Counts a chunk that has been read. */
 static void
 note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
@@ -217,6 +266,7 @@ note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
 
   self->unsaved = TRUE;
   self->reading.tokens += chunk->n_ids;
+  self->reading.bytes += strlen (chunk->text);
   self->reading.chunks++;
   if (!GST_CLOCK_TIME_IS_VALID (end))
     return;
@@ -263,11 +313,14 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
       ret = GST_FLOW_OK;
     }
   } else if (ok) {
+    tell_backend (self);
     note_chunk (self, chunk);
     if (lychee_cache_get_n_chunks (cache) <= n_chunks)
       say_what_was_forgotten (self);
     lychee_reading_progress (&self->reading, GST_ELEMENT (self), self->sinkpad, FALSE);
     ret = push_view (self, chunk);
+    if (ret == GST_FLOW_OK)
+      push_backlog (self);
   } else if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) {
     ret = GST_FLOW_FLUSHING;
   } else {
@@ -276,6 +329,29 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   }
   g_clear_error (&error);
   return ret;
+}
+
+/* After a seek back: what was said from @time on is forgotten, and read again; what was said before
+ * stays as it is. */
+static void
+gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time)
+{
+  LycheeReading reading = self->reading;
+
+  if (self->session == NULL)
+    return;
+  self->unsaved = TRUE;
+  lychee_reading_init (&self->reading);
+  self->reading.busy = reading.busy;
+  self->reading.end = lychee_session_truncate (self->session, time);
+  gst_lychee_indexer_count_read (self);
+  self->full = FALSE;
+  self->failed = FALSE;
+  self->left_tokens = self->left_chunks = 0;
+  self->left_end = GST_CLOCK_TIME_NONE;
+  self->discont = TRUE;
+  GST_INFO_OBJECT (self, "cut to %" G_GUINT64_FORMAT " tokens, up to %" GST_TIME_FORMAT,
+      self->reading.tokens, GST_TIME_ARGS (self->reading.end));
 }
 
 GstFlowReturn
@@ -295,6 +371,12 @@ gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   }
 
   chunk = chunk_of_buffer (self, buffer);
+  if (self->cut && chunk != NULL && GST_CLOCK_TIME_IS_VALID (chunk->pts)) {
+    /* Somebody who was speaking at the place of a seek is heard again from where they began. */
+    if (chunk->pts < self->segment.start)
+      gst_lychee_indexer_cut (self, chunk->pts);
+    self->cut = FALSE;
+  }
   if (chunk == NULL || !ids_are_valid (self, chunk)) {
     GST_ELEMENT_ERROR (self, STREAM, FORMAT,
         ("What arrives here as a chunk is broken: it has ids that the model does not know."),
@@ -330,36 +412,14 @@ gst_lychee_indexer_finish (GstLycheeIndexer *self)
   push_truncated (self);
 }
 
-/* After a seek back: what was said from @time on is forgotten, and read again; what was said before
- * stays as it is. */
-static void
-gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time)
-{
-  LycheeReading reading = self->reading;
-
-  if (self->session == NULL)
-    return;
-  self->unsaved = TRUE;
-  lychee_reading_init (&self->reading);
-  self->reading.busy = reading.busy;
-  self->reading.end = lychee_session_truncate (self->session, time);
-  gst_lychee_indexer_count_read (self);
-  self->full = FALSE;
-  self->failed = FALSE;
-  self->left_tokens = self->left_chunks = 0;
-  self->left_end = GST_CLOCK_TIME_NONE;
-  self->discont = TRUE;
-  GST_INFO_OBJECT (self, "cut to %" G_GUINT64_FORMAT " tokens, up to %" GST_TIME_FORMAT,
-      self->reading.tokens, GST_TIME_ARGS (self->reading.end));
-}
-
 static void
 gst_lychee_indexer_segment (GstLycheeIndexer *self, const GstSegment *segment)
 {
   if (self->flushed && !lychee_segment_goes_on (segment, self->reading.end)) {
-    if (lychee_segment_goes_back (segment))
+    if (lychee_segment_goes_back (segment)) {
       gst_lychee_indexer_cut (self, segment->start);
-    else
+      self->cut = TRUE;
+    } else
       gst_lychee_indexer_reset (self);
   }
   self->flushed = FALSE;

@@ -6,7 +6,7 @@
 #include "lychee-kv-memory.h"
 #include "lychee-model-context.h"
 #include "lychee-reading.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "lychee-settings.h"
 
 G_BEGIN_DECLS
@@ -52,6 +52,9 @@ struct _GstLycheeIndexer {
   guint64 left_chunks;
   GstClockTime left_end;
   gboolean discont;
+  gboolean cut;    /* at a place that a seek led to; nothing came since */
+  gboolean behind; /* chunks waited when the last one was read */
+  gboolean told;   /* what computes, where that is not what was asked for */
 };
 
 GstFlowReturn gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);

@@ -4,6 +4,8 @@
 
 #include "lychee-element.h"
 
+#include <string.h>
+
 /* What the session will be: how long, how large, and what that does to the model. */
 static void
 post_session (GstLycheeIndexer *self)
@@ -53,12 +55,13 @@ gst_lychee_indexer_count_read (GstLycheeIndexer *self)
   LycheeCache *cache = lychee_session_get_cache (self->session);
   LycheeChunk *chunk;
 
-  self->reading.tokens = self->reading.chunks = 0;
+  self->reading.tokens = self->reading.chunks = self->reading.bytes = 0;
   for (; (chunk = lychee_cache_get_chunk (cache, self->reading.chunks, NULL)) != NULL;
        self->reading.chunks++) {
     GstClockTime end = lychee_chunk_get_end (chunk);
 
     self->reading.tokens += chunk->n_ids;
+    self->reading.bytes += strlen (chunk->text);
     if (GST_CLOCK_TIME_IS_VALID (end) &&
         (!GST_CLOCK_TIME_IS_VALID (self->reading.end) || end > self->reading.end))
       self->reading.end = end;

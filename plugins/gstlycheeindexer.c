@@ -28,7 +28,8 @@
  * is room for and those that the model was trained for (guint); `stretch`, by how much YaRN
  * stretches the model's positions (gdouble, 1: not at all), which an INFO message says, too;
  * `weights`, `cache`, `index` and `available`, bytes that a full context will take, and that there
- * are (guint64).
+ * are (guint64). Where there is a CUDA device and `backend=auto` cannot use it, an INFO message
+ * says why when the first chunk has been read.
  *
  * A few times a second and at the end, an element message `lychee-progress`:
  *
@@ -42,7 +43,8 @@
  * In a live pipeline, when what is read was said more than five seconds ago (and what upstream's
  * latency is), every five seconds, and once when that is over, an element message `lychee-behind`:
  * no text is lost, it waits in the queue before this element (let that have no limits, for text is
- * small).
+ * small). While chunks wait in such a queue, and upstream is live, reading goes first: answers are
+ * made for every fourth chunk only, until it has caught up.
  *
  * * `behind` (uint64): nanoseconds
  * * `tokens` (uint), `rate` (double): read so far, and tokens a second of reading
@@ -77,8 +79,8 @@ enum {
 };
 
 static const char *const settings_names[] = { "system-prompt", "template", "max-context",
-  "max-memory", "overflow", "reserve", "threads", "backend", "cuda-device", "granularity", "sinks",
-  "window", "prefill", "budget", "beam", "rest", NULL };
+  "max-memory", "overflow", "positions", "reserve", "threads", "backend", "cuda-device",
+  "granularity", "sinks", "window", "prefill", "budget", "beam", "rest", NULL };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));
@@ -156,6 +158,8 @@ gst_lychee_indexer_reset (GstLycheeIndexer *self)
   self->resumed = FALSE;
   self->unsaved = FALSE;
   self->discont = TRUE;
+  self->cut = FALSE;
+  self->behind = FALSE;
 }
 
 static void
@@ -273,6 +277,7 @@ gst_lychee_indexer_change_state (GstElement *element, GstStateChange transition)
   switch (transition) {
   case GST_STATE_CHANGE_READY_TO_PAUSED:
     self->resume = TRUE;
+    self->told = FALSE;
     gst_lychee_indexer_allow_reading (self);
     break;
   case GST_STATE_CHANGE_PAUSED_TO_READY:

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #define SEPARATOR "\n\n"
+/* While reading is behind, so many chunks are read for each piece of an answer; and so long without
+ * one, in microseconds, means that it is behind no more. */
+#define CHUNKS_A_PIECE 4
+#define LONGEST_PAUSE G_USEC_PER_SEC
 
 struct _LycheeJob {
   gatomicrefcount refs;
@@ -52,6 +56,9 @@ struct _LycheeAnswerQueue {
   GPtrArray *running;    /* of LycheeJob, those being made */
   GPtrArray *workers;    /* of GThread */
   guint max_workers;
+  guint backlog;       /* chunks that wait to be read */
+  guint64 n_backlogs;  /* how often that was said */
+  gint64 backlog_time; /* when, monotonic */
 };
 
 static LycheeJob *
@@ -403,12 +410,31 @@ lychee_job_get_cancellable (LycheeJob *job)
   return job->cancellable;
 }
 
+/* With the lock: lets the reading go first where it is behind. It need not catch up: where it never
+ * does, answers are slow. */
+static void
+yield (LycheeJob *job)
+{
+  LycheeAnswerQueue *queue = job->queue;
+  guint64 until = queue->n_backlogs + CHUNKS_A_PIECE;
+
+  while (queue->backlog > 0 && queue->n_backlogs < until &&
+         !g_cancellable_is_cancelled (job->cancellable)) {
+    gint64 end = queue->backlog_time + LONGEST_PAUSE;
+
+    if (!g_cond_wait_until (&queue->changed, &queue->lock, end) &&
+        queue->backlog_time + LONGEST_PAUSE <= end)
+      queue->backlog = 0;
+  }
+}
+
 gboolean
 lychee_job_goes_on (LycheeJob *job)
 {
   LycheeAnswerQueue *queue = job->queue;
 
   g_mutex_lock (&queue->lock);
+  yield (job);
   /* Not ahead of downstream by more than a buffer: who does not listen need not be told. */
   while ((queue->pace == PACE_PAUSED || job->output.length > 0) &&
          !g_cancellable_is_cancelled (job->cancellable))
@@ -458,6 +484,7 @@ lychee_answer_queue_set_active (LycheeAnswerQueue *queue, gboolean active)
     queue->segment = FALSE;
     queue->spoke = FALSE;
     queue->position = GST_CLOCK_TIME_NONE;
+    queue->backlog = 0;
     ret = gst_pad_start_task (queue->srcpad, queue_loop, queue, NULL);
     g_mutex_unlock (&queue->lock);
     return ret;
@@ -532,6 +559,7 @@ lychee_answer_queue_flush_stop (LycheeAnswerQueue *queue, GstEvent *event)
   queue->segment = FALSE;
   queue->spoke = FALSE;
   queue->position = GST_CLOCK_TIME_NONE;
+  queue->backlog = 0;
   if (queue->pace == PACE_PAUSED)
     queue->pace = PACE_PREROLL;
   g_cond_broadcast (&queue->changed);
@@ -557,6 +585,17 @@ lychee_answer_queue_forget_result (LycheeAnswerQueue *queue)
 {
   g_mutex_lock (&queue->lock);
   queue->result = GST_FLOW_OK;
+  g_mutex_unlock (&queue->lock);
+}
+
+void
+lychee_answer_queue_note_backlog (LycheeAnswerQueue *queue, guint chunks)
+{
+  g_mutex_lock (&queue->lock);
+  queue->backlog = chunks;
+  queue->n_backlogs++;
+  queue->backlog_time = g_get_monotonic_time ();
+  g_cond_broadcast (&queue->changed);
   g_mutex_unlock (&queue->lock);
 }
 

@@ -37,6 +37,9 @@ gboolean lychee_answer_queue_flush_stop (LycheeAnswerQueue *queue, GstEvent *eve
 GstFlowReturn lychee_answer_queue_get_result (LycheeAnswerQueue *queue);
 /* A new stream may succeed where the one before failed. */
 void lychee_answer_queue_forget_result (LycheeAnswerQueue *queue);
+/* Of a live transcript so many chunks wait to be read: as long as there are any, a piece of an
+ * answer is made for some of them only. */
+void lychee_answer_queue_note_backlog (LycheeAnswerQueue *queue, guint chunks);
 /* How many answers are made at a time. */
 void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
 

@@ -2,6 +2,7 @@
 #include "lychee-answer-writer.h"
 
 #include <json-glib/json-glib.h>
+#include <math.h>
 #include <string.h>
 #include <unicode/ubrk.h>
 #include <unicode/utext.h>
@@ -82,59 +83,88 @@ lychee_answer_describe (
 
 /* JSON */
 
-static gboolean add_field (GQuark field, const GValue *value, gpointer builder);
+/* Numbers are written here: json-glib writes 17 digits of them. */
+static void append_fields (GString *json, const GstStructure *structure);
 
 static void
-add_value (JsonBuilder *builder, const GValue *value)
+append_string (GString *json, const char *text)
+{
+  g_autoptr (JsonNode) node = json_node_init_string (json_node_alloc (), text);
+  g_autofree char *quoted = json_to_string (node, FALSE);
+
+  g_string_append (json, quoted);
+}
+
+/* Seconds to the thousandth, as good as they are measured; shares and what else there is to the
+ * millionth. */
+static void
+append_double (GString *json, const char *name, double value)
+{
+  double unit = strstr (name, "seconds") != NULL ? 1e3 : 1e6;
+  char digits[G_ASCII_DTOSTR_BUF_SIZE];
+
+  if (isfinite (value))
+    g_string_append (
+        json, g_ascii_formatd (digits, sizeof digits, "%.15g", round (value * unit) / unit));
+  else
+    g_string_append (json, "null");
+}
+
+static void
+append_value (GString *json, const char *name, const GValue *value)
 {
   if (GST_VALUE_HOLDS_ARRAY (value)) {
-    json_builder_begin_array (builder);
-    for (guint i = 0; i < gst_value_array_get_size (value); i++)
-      add_value (builder, gst_value_array_get_value (value, i));
-    json_builder_end_array (builder);
+    g_string_append_c (json, '[');
+    for (guint i = 0; i < gst_value_array_get_size (value); i++) {
+      if (i > 0)
+        g_string_append_c (json, ',');
+      append_value (json, name, gst_value_array_get_value (value, i));
+    }
+    g_string_append_c (json, ']');
   } else if (GST_VALUE_HOLDS_STRUCTURE (value)) {
-    json_builder_begin_object (builder);
-    gst_structure_foreach (gst_value_get_structure (value), add_field, builder);
-    json_builder_end_object (builder);
+    g_string_append_c (json, '{');
+    append_fields (json, gst_value_get_structure (value));
+    g_string_append_c (json, '}');
   } else if (G_VALUE_HOLDS_STRING (value) && g_value_get_string (value) != NULL) {
-    json_builder_add_string_value (builder, g_value_get_string (value));
+    append_string (json, g_value_get_string (value));
   } else if (G_VALUE_HOLDS_BOOLEAN (value)) {
-    json_builder_add_boolean_value (builder, g_value_get_boolean (value));
+    g_string_append (json, g_value_get_boolean (value) ? "true" : "false");
   } else if (G_VALUE_HOLDS_UINT (value)) {
-    json_builder_add_int_value (builder, g_value_get_uint (value));
+    g_string_append_printf (json, "%u", g_value_get_uint (value));
   } else if (G_VALUE_HOLDS_UINT64 (value) && g_value_get_uint64 (value) <= G_MAXINT64) {
-    json_builder_add_int_value (builder, g_value_get_uint64 (value));
+    g_string_append_printf (json, "%" G_GUINT64_FORMAT, g_value_get_uint64 (value));
   } else if (G_VALUE_HOLDS_DOUBLE (value)) {
-    json_builder_add_double_value (builder, g_value_get_double (value));
+    append_double (json, name, g_value_get_double (value));
   } else {
     /* No string, and no time. */
-    json_builder_add_null_value (builder);
+    g_string_append (json, "null");
   }
 }
 
-static gboolean
-add_field (GQuark field, const GValue *value, gpointer builder)
+static void
+append_fields (GString *json, const GstStructure *structure)
 {
-  json_builder_set_member_name (builder, g_quark_to_string (field));
-  add_value (builder, value);
-  return TRUE;
+  for (gint i = 0; i < gst_structure_n_fields (structure); i++) {
+    const char *name = gst_structure_nth_field_name (structure, i);
+
+    if (json->str[json->len - 1] != '{')
+      g_string_append_c (json, ',');
+    append_string (json, name);
+    g_string_append_c (json, ':');
+    append_value (json, name, gst_structure_get_value (structure, name));
+  }
 }
 
 char *
 lychee_structure_to_json (const GstStructure *structure, const char *type)
 {
-  g_autoptr (JsonBuilder) builder = json_builder_new ();
-  g_autoptr (JsonNode) root = NULL;
+  GString *json = g_string_new (NULL);
 
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "version");
-  json_builder_add_int_value (builder, LYCHEE_ANSWER_JSON_VERSION);
-  json_builder_set_member_name (builder, "type");
-  json_builder_add_string_value (builder, type);
-  gst_structure_foreach (structure, add_field, builder);
-  json_builder_end_object (builder);
-  root = json_builder_get_root (builder);
-  return json_to_string (root, FALSE);
+  g_string_append_printf (json, "{\"version\":%d,\"type\":", LYCHEE_ANSWER_JSON_VERSION);
+  append_string (json, type);
+  append_fields (json, structure);
+  g_string_append_c (json, '}');
+  return g_string_free (json, FALSE);
 }
 
 /* Writing */

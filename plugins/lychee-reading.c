@@ -5,27 +5,25 @@
 /* Later than this is behind, sooner than half of it no more. */
 #define BEHIND (5 * GST_SECOND)
 #define BEHIND_INTERVAL (5 * G_USEC_PER_SEC)
-/* A source reads blocks of this size: in a file of few, the place in it tells nothing. */
-#define BLOCK_SIZE 4096
-
 void
 lychee_reading_init (LycheeReading *reading)
 {
   *reading = (LycheeReading){ .end = GST_CLOCK_TIME_NONE };
 }
 
-/* How much of the transcript has been read, 0 .. 1; -1 where upstream does not know its length. */
+/* How much of the transcript has been read, 0 .. 1; -1 where upstream does not know its length. By
+ * what was read, not by what upstream has handed on: between the two there may be all of it. Of a
+ * file whose length in time is not known, the bytes of the text count, which are not all. */
 static double
 get_share (LycheeReading *reading, GstPad *sinkpad)
 {
-  gint64 length, place;
+  gint64 length;
 
   if (GST_CLOCK_TIME_IS_VALID (reading->end) &&
       gst_pad_peer_query_duration (sinkpad, GST_FORMAT_TIME, &length) && length > 0)
     return CLAMP ((double) reading->end / length, 0, 1);
-  if (gst_pad_peer_query_duration (sinkpad, GST_FORMAT_BYTES, &length) &&
-      length >= 4 * BLOCK_SIZE && gst_pad_peer_query_position (sinkpad, GST_FORMAT_BYTES, &place))
-    return CLAMP ((double) place / length, 0, 1);
+  if (gst_pad_peer_query_duration (sinkpad, GST_FORMAT_BYTES, &length) && length > 0)
+    return CLAMP ((double) reading->bytes / length, 0, 1);
   return -1;
 }
 

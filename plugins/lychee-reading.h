@@ -5,11 +5,15 @@
 
 G_BEGIN_DECLS
 
+/* A custom event: so many `chunks` (uint) of a live transcript wait to be read. */
+#define LYCHEE_BACKLOG_EVENT "lychee-backlog"
+
 /* How the reading of a transcript goes, and what is said of it on the bus. Of the streaming thread.
  */
 typedef struct {
   guint64 tokens;
   guint64 chunks;
+  guint64 bytes;    /* of text */
   GstClockTime end; /* of the last word read */
   gint64 busy;      /* microseconds of reading */
   /*< private >*/

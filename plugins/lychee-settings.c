@@ -135,7 +135,6 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
   GObject *session;
 
   g_value_set_object (add_property (&all, "model", LYCHEE_TYPE_MODEL), model);
-  g_value_set_object (add_property (&all, "cache", LYCHEE_TYPE_CACHE), cache);
   if (format != LYCHEE_CHAT_FORMAT_UNKNOWN)
     g_value_set_enum (add_property (&all, "template", LYCHEE_TYPE_CHAT_FORMAT), format);
   GST_OBJECT_LOCK (lock_of);
@@ -149,5 +148,7 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
     g_value_unset (&all.values[i]);
   g_free (all.values);
   g_free (all.names);
+  if (cache != NULL)
+    lychee_session_set_cache (LYCHEE_SESSION (session), cache);
   return LYCHEE_SESSION (session);
 }

@@ -3,7 +3,7 @@
 
 #include <gst/gst.h>
 
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 G_BEGIN_DECLS
 

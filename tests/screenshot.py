@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Runs a program with a window on a display of its own, and takes a picture of it.
 
-Usage: screenshot.py PNG COMMAND...
+Usage: screenshot.py [--running] PNG COMMAND...
 
-The picture is taken once the program has printed a line and something on the display is red: a part of a
-transcript that an answer rests on (pipelines/example-window.py). Fails where that does not come about.
+The picture is taken once something on the display is red: a part of a transcript that an answer attends to
+(pipelines/example-window.py). Fails where that does not come about. With --running it is the last one before
+the program prints its answer.
 """
 import mmap
 import os
-import selectors
+import select
 import shutil
 import struct
 import subprocess
@@ -46,7 +47,8 @@ def reds(pixels):
 
 
 def main():
-    png, command = sys.argv[1], sys.argv[2:]
+    running = sys.argv[1] == "--running"
+    png, *command = sys.argv[1 + running:]
     end = time.monotonic() + LIMIT
     folder = tempfile.mkdtemp()
     read, write = os.pipe()
@@ -63,16 +65,17 @@ def main():
         program = subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(
             os.environ, DISPLAY=f":{number}", GDK_BACKEND="x11", GSK_RENDERER="cairo", GSETTINGS_BACKEND="memory",
             GTK_A11Y="none"))
-        with selectors.DefaultSelector() as selector:
-            selector.register(program.stdout, selectors.EVENT_READ)
-            if not selector.select(end - time.monotonic()) or not program.stdout.readline():
-                sys.exit("the program gave no answer")
         pixels = b""
         while reds(pixels) < 200:
             if program.poll() is not None or time.monotonic() > end:
                 sys.exit("nothing is coloured")
             time.sleep(0.05)  # what is waited for is on the screen, which tells nobody
             pixels = frame(os.path.join(folder, "Xvfb_screen0"))
+        while running:
+            last, pixels = pixels, frame(os.path.join(folder, "Xvfb_screen0"))
+            if select.select([program.stdout], [], [], 0.05)[0]:
+                pixels = last
+                break
         GdkPixbuf.Pixbuf.new_from_bytes(GLib.Bytes.new(pixels), GdkPixbuf.Colorspace.RGB, False, 8, WIDTH,
                                         HEIGHT, WIDTH * 3).savev(png, "png", [], [])
     finally:

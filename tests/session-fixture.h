@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 #include <string.h>
 

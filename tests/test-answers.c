@@ -6,6 +6,7 @@
 #include "lychee-answer-writer.h"
 #include "lychee-rolling.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -149,6 +150,37 @@ test_json (void)
   g_assert_null (strchr (answer, '|'));
 }
 
+/* Numbers have the digits that mean something, whatever the locale. */
+static void
+test_json_numbers (void)
+{
+  static const struct {
+    const char *name;
+    double value;
+    const char *written;
+  } numbers[] = {
+    { "seconds", 8.556648, "8.557" },
+    { "seconds-to-first", 0.0004, "0" },
+    { "seconds", 86399.9994, "86399.999" },
+    { "seconds", 2, "2" },
+    { "weight", 1 / 3.0, "0.333333" },
+    { "weight", 1, "1" },
+    { "weight", NAN, "null" },
+    { "weight", INFINITY, "null" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++) {
+    GstStructure *structure =
+        gst_structure_new ("x", numbers[i].name, G_TYPE_DOUBLE, numbers[i].value, NULL);
+    g_autofree char *json = lychee_structure_to_json (structure, "t");
+    g_autofree char *expected = g_strdup_printf (
+        "{\"version\":1,\"type\":\"t\",\"%s\":%s}", numbers[i].name, numbers[i].written);
+
+    g_assert_cmpstr (json, ==, expected);
+    gst_structure_free (structure);
+  }
+}
+
 /* Each step: the transcript goes on at a time with so many tokens, and what is due then. */
 typedef struct {
   int time;
@@ -257,6 +289,7 @@ main (int argc, char **argv)
     g_test_add_data_func (name, &marks[i], test_marks);
   }
   g_test_add_func ("/answers/json", test_json);
+  g_test_add_func ("/answers/json/numbers", test_json_numbers);
   g_test_add_func ("/answers/rolling/interval", test_rolling_interval);
   g_test_add_func ("/answers/rolling/tokens", test_rolling_tokens);
   g_test_add_func ("/answers/rolling/both", test_rolling_both);

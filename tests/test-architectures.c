@@ -155,13 +155,15 @@ test_all (void)
     g_assert_nonnull (lychee_architecture_find (kinds[i].name));
 }
 
-/* Writes the model again with the keys of @keys (nullable, freed) in place of its own, and without
- * one tensor (nullable). */
+/* What is done to a tensor. */
+typedef enum { MISSING, WRONG_SHAPE, WRONG_TYPE, N_HARMS } Harm;
+
+/* Writes @good again with one tensor harmed, and the keys of @keys (nullable, freed) in place of
+ * its own. */
 static char *
-rewrite (const LycheeTinyModel *tiny, struct gguf_context *keys, const char *without)
+harm (const char *good, gint64 which, Harm what, struct gguf_context *keys)
 {
-  g_autofree char *good = lychee_tiny_model_write (tiny, dir, "good.gguf");
-  char *path = g_build_filename (dir, "rewritten.gguf", NULL);
+  char *path = g_build_filename (dir, "harmed.gguf", NULL);
   struct ggml_context *tensors = NULL;
   struct gguf_init_params params = { .no_alloc = false, .ctx = &tensors };
   struct gguf_context *gguf = gguf_init_from_file (good, params);
@@ -171,10 +173,19 @@ rewrite (const LycheeTinyModel *tiny, struct gguf_context *keys, const char *wit
   if (keys)
     gguf_set_kv (out, keys);
   for (gint64 i = 0; i < gguf_get_n_tensors (gguf); i++) {
-    const char *name = gguf_get_tensor_name (gguf, i);
+    struct ggml_tensor copy = *ggml_get_tensor (tensors, gguf_get_tensor_name (gguf, i));
+    guint last = copy.ne[1] > 1 ? 1 : 0;
 
-    if (g_strcmp0 (name, without) != 0)
-      gguf_add_tensor (out, ggml_get_tensor (tensors, name));
+    if (i == which && what == MISSING)
+      continue;
+    if (i == which && what == WRONG_TYPE)
+      copy.type = GGML_TYPE_I32;
+    if (i == which && what == WRONG_SHAPE) {
+      copy.ne[last] -= 8;
+      for (guint d = last + 1; d < GGML_MAX_DIMS; d++)
+        copy.nb[d] = copy.nb[d - 1] * copy.ne[d - 1];
+    }
+    gguf_add_tensor (out, &copy);
   }
   g_assert_true (gguf_write_to_file (out, path, false));
   gguf_free (out);
@@ -183,6 +194,21 @@ rewrite (const LycheeTinyModel *tiny, struct gguf_context *keys, const char *wit
   if (keys)
     gguf_free (keys);
   return path;
+}
+
+/* Writes the model with the keys of @keys (nullable, freed) in place of its own, and without one
+ * tensor (nullable). */
+static char *
+rewrite (const LycheeTinyModel *tiny, struct gguf_context *keys, const char *without)
+{
+  g_autofree char *good = lychee_tiny_model_write (tiny, dir, "good.gguf");
+  struct gguf_init_params params = { .no_alloc = true };
+  struct gguf_context *gguf = gguf_init_from_file (good, params);
+  gint64 which = without ? gguf_find_tensor (gguf, without) : -1;
+
+  g_assert_true (!without || which >= 0);
+  gguf_free (gguf);
+  return harm (good, which, MISSING, keys);
 }
 
 /* The error names what would have worked. */
@@ -236,6 +262,86 @@ test_hostile (gconstpointer data)
       g_free (test_model_logits (model, ids, 8, 8, 1));
     }
   }
+}
+
+/* An error that has one of the names in it; or, where that @may be, a model that runs. */
+static void
+expect_named (const char *path, gboolean may, const char *name, const char *other)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeModel) model = lychee_model_new_from_file (path, &error);
+
+  if (model) {
+    gint32 ids[8];
+
+    if (!may)
+      g_error ("“%s” was taken for good", name);
+    test_model_ids (ids, 8, lychee_model_get_n_vocab (model));
+    g_free (test_model_logits (model, ids, 8, 8, 1));
+  } else if (!strstr (error->message, name) && !(other && strstr (error->message, other))) {
+    g_error ("“%s” is not named by: %s", name, error->message);
+  }
+}
+
+/* Each tensor missing, of another shape, of a type that is no number for weights. */
+static void
+test_tensors (gconstpointer data)
+{
+  guint kind = GPOINTER_TO_UINT (data);
+  g_autofree char *good = lychee_tiny_model_write (&kinds[kind].tiny, dir, "good.gguf");
+  struct gguf_init_params params = { .no_alloc = true };
+  struct gguf_context *gguf = gguf_init_from_file (good, params);
+
+  for (gint64 i = 0; i < gguf_get_n_tensors (gguf); i++)
+    for (guint what = 0; what < N_HARMS; what++) {
+      const char *name = gguf_get_tensor_name (gguf, i);
+      /* Without an output matrix the embedding is that, too; a bias or factors may not be there. */
+      gboolean may = what == MISSING &&
+                     (g_str_equal (name, "output.weight") || g_str_has_suffix (name, ".bias"));
+      g_autofree char *path = harm (good, i, what, NULL);
+
+      /* The embedding says how large the vocabulary is, and one matrix stands for three. */
+      const char *other = g_str_equal (name, "token_embd.weight") ? "output.weight"
+                          : strstr (name, "attn_qkv")             ? "attn_q.weight"
+                                                                  : NULL;
+
+      expect_named (path, may, name, other);
+    }
+  gguf_free (gguf);
+}
+
+/* Each number of the architecture 0, one, far too large, negative or none at all: an error that
+ * names it or the tensor that does not go with it, or a model that runs. */
+static void
+test_numbers (gconstpointer data)
+{
+  static const guint32 whole[] = { 0, 1, 7, 0x7fffffff, 0xffffffff };
+  static const float real[] = { 0, -1, NAN, INFINITY, 1e38f };
+  guint kind = GPOINTER_TO_UINT (data);
+  g_autofree char *good = lychee_tiny_model_write (&kinds[kind].tiny, dir, "good.gguf");
+  g_autofree char *prefix = g_strdup_printf ("%s.", kinds[kind].name);
+  struct gguf_init_params params = { .no_alloc = true };
+  struct gguf_context *gguf = gguf_init_from_file (good, params);
+
+  for (gint64 i = 0; i < gguf_get_n_kv (gguf); i++) {
+    const char *key = gguf_get_key (gguf, i), *name = strrchr (key, '.') + 1;
+    enum gguf_type type = gguf_get_kv_type (gguf, i);
+
+    if (!g_str_has_prefix (key, prefix) || (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_FLOAT32))
+      continue;
+    for (guint j = 0; j < G_N_ELEMENTS (whole); j++) {
+      struct gguf_context *keys = gguf_init_empty ();
+      g_autofree char *path = NULL;
+
+      if (type == GGUF_TYPE_UINT32)
+        gguf_set_val_u32 (keys, key, whole[j]);
+      else
+        gguf_set_val_f32 (keys, key, real[j]);
+      path = harm (good, -1, MISSING, keys);
+      expect_named (path, TRUE, name, "tensor “");
+    }
+  }
+  gguf_free (gguf);
 }
 
 typedef struct {
@@ -486,7 +592,12 @@ main (int argc, char **argv)
   for (guint i = 0; i < G_N_ELEMENTS (kinds); i++) {
     g_autofree char *name = g_strdup_printf ("/architectures/hostile/%s", kinds[i].name);
 
+    g_autofree char *tensors = g_strdup_printf ("/architectures/tensors/%s", kinds[i].name);
+    g_autofree char *numbers = g_strdup_printf ("/architectures/numbers/%s", kinds[i].name);
+
     g_test_add_data_func (name, GUINT_TO_POINTER (i), test_hostile);
+    g_test_add_data_func (tensors, GUINT_TO_POINTER (i), test_tensors);
+    g_test_add_data_func (numbers, GUINT_TO_POINTER (i), test_numbers);
   }
   for (guint i = 0; i < G_N_ELEMENTS (broken); i++) {
     g_autofree char *name = g_strdup_printf ("/architectures/broken/%s", broken[i].name);

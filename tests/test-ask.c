@@ -300,6 +300,7 @@ test_append_speakers (void)
 {
   g_autoptr (LycheeSession) session = lychee_session_new (model);
   LycheeCache *cache = lychee_session_get_cache (session);
+  g_autoptr (GPtrArray) chunks = NULL;
   g_autofree char *read = NULL;
   LycheeChunk *chunk;
   guint n = 0;
@@ -316,9 +317,12 @@ test_append_speakers (void)
   g_assert_true (lychee_session_flush (session, NULL, NULL));
   read = get_text (session);
   g_assert_cmpstr (read, ==, "Ann: Is it mended?\nThe pump, I mean.\nBo: No.\uFFFD\nNot yet.");
+  chunks = lychee_session_get_chunks (session);
+  g_assert_cmpuint (chunks->len, ==, lychee_cache_get_n_chunks (cache));
   for (; (chunk = lychee_cache_get_chunk (cache, n, NULL)); n++) {
     gboolean of_bo = chunk->pts == 5 * SECOND;
 
+    g_assert_true (chunks->pdata[n] == chunk);
     if (chunk->pts == LYCHEE_TIME_NONE)
       g_assert_null (chunk->speaker);
     else

@@ -3,7 +3,7 @@
 /* What LycheeSession and LycheeModel do without blocking: order, contexts, cancelling. */
 
 #include "lychee-cache-private.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "tiny-model.h"
 
 #include <string.h>
@@ -22,6 +22,8 @@ typedef struct {
   guint stop_after; /* pieces, 0: never */
   guint n_pieces;
   gboolean freed;
+  LycheeAnswer *so_far;
+  guint n_progress, n_changed; /* how often it was told, and was not the same */
 } Fixture;
 
 static void
@@ -40,6 +42,7 @@ fixture_clear (Fixture *f)
   g_main_context_unref (f->context);
   g_string_free (f->told, TRUE);
   g_clear_object (&f->answer);
+  g_clear_object (&f->so_far);
   g_clear_object (&f->loaded);
   g_clear_error (&f->error);
 }
@@ -140,6 +143,78 @@ test_ask (void)
   g_assert_cmpstr (lychee_answer_get_text (f.answer), ==, f.told->str);
   while (!f.freed)
     g_main_context_iteration (f.context, TRUE);
+  fixture_clear (&f);
+}
+
+static double
+sum_weights (LycheeAnswer *answer)
+{
+  GPtrArray *evidence = lychee_answer_get_evidence (answer);
+  double sum = 0;
+
+  for (guint i = 0; i < evidence->len; i++)
+    sum += ((LycheeEvidence *) evidence->pdata[i])->weight;
+  return sum;
+}
+
+static void
+note_progress (LycheeQuestion *question, LycheeAnswer *so_far, gpointer data)
+{
+  Fixture *f = data;
+
+  g_assert_true (g_thread_self () == f->thread);
+  g_assert_null (f->answer);
+  g_assert_cmpint (lychee_answer_get_finish (so_far), ==, LYCHEE_FINISH_CANCELLED);
+  /* What is told in pieces is told before. */
+  if (f->n_pieces > 0)
+    g_assert_cmpstr (lychee_answer_get_text (so_far), ==, f->told->str);
+  g_assert_cmpuint (
+      lychee_answer_get_answer_tokens (so_far), ==, f->n_progress == 0 ? 0 : 4 * f->n_progress - 3);
+  g_assert_cmpuint (lychee_answer_get_evidence (so_far)->len, ==, 2);
+  g_assert_cmpfloat (sum_weights (so_far), >, 0);
+  g_assert_cmpfloat (sum_weights (so_far), <=, 1.0001);
+  if (f->so_far && sum_weights (f->so_far) != sum_weights (so_far))
+    f->n_changed++;
+  g_set_object (&f->so_far, so_far);
+  f->n_progress++;
+}
+
+/* While an answer comes about it is told what it rests on so far, which changes; and what comes
+ * about is not changed by that. */
+static void
+test_progress (void)
+{
+  g_autoptr (LycheeSession) session = lychee_session_new (model);
+  g_autoptr (LycheeQuestion) question = new_question (30);
+  g_autoptr (LycheeAnswer) plain = NULL, watched = NULL;
+  Fixture f;
+  guint n;
+  gulong handler;
+
+  give_text (session,
+      "The pump will be mended on Monday, and paid from the reserve. The caretaker has the key. "
+      "The council meets again in spring, when the frost is gone and the road is dry again.");
+  lychee_question_set_evidence (question, 2);
+  plain = lychee_session_ask (session, question, NULL, NULL, NULL, NULL);
+
+  fixture_init (&f);
+  handler = g_signal_connect (question, "progress", G_CALLBACK (note_progress), &f);
+  lychee_session_ask_async (session, question, note_piece, &f, NULL, NULL, note_answer, &f);
+  wait_until (&f, 1);
+  g_assert_no_error (f.error);
+  g_assert_cmpstr (lychee_answer_get_text (f.answer), ==, lychee_answer_get_text (plain));
+  g_assert_cmpfloat (sum_weights (f.answer), ==, sum_weights (plain));
+  n = f.n_progress;
+  g_assert_cmpuint (n, >=, 4);
+  g_assert_cmpuint (f.n_changed, >=, 2);
+  fixture_clear (&f);
+  g_signal_handler_disconnect (question, handler);
+
+  fixture_init (&f);
+  g_signal_connect (question, "progress", G_CALLBACK (note_progress), &f);
+  watched = lychee_session_ask (session, question, NULL, NULL, NULL, NULL);
+  g_assert_cmpuint (f.n_progress, ==, n);
+  g_assert_cmpstr (lychee_answer_get_text (watched), ==, lychee_answer_get_text (plain));
   fixture_clear (&f);
 }
 
@@ -289,6 +364,7 @@ main (int argc, char **argv)
   path = lychee_test_write_tiny_model (dir, 1, NULL);
   model = lychee_model_new_from_file (path, &error);
   g_assert_no_error (error);
+  g_test_add_func ("/async/progress", test_progress);
   g_test_add_func ("/async/ask", test_ask);
   g_test_add_func ("/async/ask/stop", test_ask_stop);
   g_test_add_func ("/async/ask/error", test_ask_error);

@@ -156,15 +156,16 @@ test_ingest (void)
 static void
 test_index (void)
 {
-  const char *options[] = { "--json", "--chunks" };
+  const char *options[] = { "--json", "--chunks", "--heads=2" };
 
-  for (guint i = 0; i < 2; i++) {
+  for (guint i = 0; i < G_N_ELEMENTS (options); i++) {
     const char *arguments[] = { "index", "--model", model, "--items", "4096", "--json", options[i],
       NULL };
     g_auto (GStrv) lines = run (NULL, 0, NULL, arguments);
 
     g_assert_cmpuint (g_strv_length (lines), >=, 2);
     for (guint l = 0; lines[l]; l++) {
+      g_assert_cmpfloat (number (lines[l], "head_dim"), ==, i == 2 ? 32 : 16);
       g_assert_cmpfloat (number (lines[l], "percent_of_cache"), >, 0);
       g_assert_cmpfloat (number (lines[l], "us_per_token"), >, 0);
       g_assert_cmpfloat (number (lines[l], "search_us"), >, 0);
@@ -227,6 +228,25 @@ test_needle (void)
   }
 }
 
+/* Several texts give a line for each fact in each, the same every time; read with packed positions,
+ * what fits into the model is as ever. */
+static void
+test_needle_texts (void)
+{
+  const char *texts[] = { "needle", "--model", model, "--lengths", "600", "--depths", "20,70",
+    "--policies", "dense", "--texts", "2", "--json", NULL };
+  const char *packed[] = { "needle", "--model", model, "--lengths", "600", "--depths", "20,70",
+    "--packed", "--budget", "1000", "--texts", "2", "--json", NULL };
+  g_auto (GStrv) lines = run (NULL, 0, NULL, texts), others = run (NULL, 0, NULL, packed);
+
+  g_assert_cmpuint (g_strv_length (lines), ==, 4);
+  g_assert_cmpuint (g_strv_length (others), ==, 4);
+  g_assert_cmpfloat (number (lines[0], "margin"), !=, number (lines[2], "margin"));
+  for (guint i = 0; i < 4; i++)
+    g_assert_cmpfloat_with_epsilon (
+        number (others[i], "margin"), number (lines[i], "margin"), 0.02);
+}
+
 static void
 test_errors (void)
 {
@@ -239,15 +259,17 @@ test_errors (void)
     { { "decode", "--model", "/nowhere.gguf" }, "/nowhere.gguf" },
     { { "decode", "--depths", "1,x" }, "--depths" },
     { { "decode", "--attention=some" }, "--attention" },
+    { { "fidelity", "--prefill=some" }, "--prefill" },
     { { "perplexity", "--model", model }, "--text" },
     { { "index", "--lawyer=9" }, "--lawyer" },
+    { { "index", "--model", model, "--heads=3" }, "--heads" },
     { { "needle", "--lengths=20" }, "--lengths" },
     { { "needle", "--depths=120" }, "--depths" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
     const char *arguments[] = { cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2],
-      NULL };
+      cases[i].arguments[3], NULL };
     g_autofree char *errors = NULL;
     g_auto (GStrv) lines = run (NULL, 1, &errors, arguments);
 
@@ -273,6 +295,7 @@ main (int argc, char **argv)
   g_test_add_func ("/bench/index", test_index);
   g_test_add_func ("/bench/perplexity", test_perplexity);
   g_test_add_func ("/bench/needle", test_needle);
+  g_test_add_func ("/bench/needle/texts", test_needle_texts);
   g_test_add_func ("/bench/errors", test_errors);
   result = g_test_run ();
   lychee_test_remove_dir (dir);

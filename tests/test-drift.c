@@ -5,6 +5,8 @@
 
 #include "lychee-chunker.h"
 #include "lychee-drift.h"
+#include "lychee-forward.h"
+#include "lychee-model-private.h"
 #include "tiny-model.h"
 
 #include <math.h>
@@ -25,7 +27,7 @@ draw (GRand *rand, guint subject)
 static LycheeDrift *
 new_drift (guint n, guint change, guint n_after)
 {
-  LycheeDrift *drift = lychee_drift_new (model, 32);
+  LycheeDrift *drift = lychee_drift_new (model, 32, 0);
   g_autoptr (GRand) rand = g_rand_new_with_seed (3);
 
   for (guint i = 0; i < n; i++)
@@ -50,7 +52,7 @@ test_measure (void)
 static void
 test_measure_unknown (void)
 {
-  g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32);
+  g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32, 0);
 
   for (guint i = 0; i < 20; i++)
     lychee_drift_push (drift, 100 + i);
@@ -70,7 +72,7 @@ test_measure_foreign (void)
   static const gint32 ids[] = { -1, G_MININT32, G_MAXINT32, 0 };
 
   for (guint i = 0; i < G_N_ELEMENTS (ids); i++) {
-    g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32);
+    g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32, 0);
 
     for (guint j = 0; j < 200; j++)
       lychee_drift_push (drift, ids[i]);
@@ -96,7 +98,7 @@ test_reset (void)
 static void
 test_rate (void)
 {
-  g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32);
+  g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32, 0);
   float rate = 0;
 
   g_assert_true (isnan (lychee_drift_rate (drift, NAN)));
@@ -118,6 +120,7 @@ typedef struct {
   guint n_found; /* changes, of one */
   guint n_wrong; /* others, at most */
   guint within;  /* tokens off the true place at most */
+  LycheeEmbedding embedding;
 } TalkCase;
 
 #define STRUCTURE LYCHEE_DETECTOR_STRUCTURE
@@ -133,6 +136,8 @@ static const TalkCase talk_cases[] = {
   { "both/lookahead-16", BOTH, 0, 1.75, 16, 1, 1, 8 },
   { "both/lookahead-100", BOTH, 0, 1.75, 100, 1, 1, 40 },
   { "both/threshold", BOTH, 0, 50, 32, 0, 0, 0 },
+  { "shallow", BOTH, 0, 1.75, 32, 1, 2, 8, LYCHEE_EMBEDDING_SHALLOW },
+  { "shallow/lookahead-100", SEMANTIC, 10, 1.75, 100, 1, 2, 40, LYCHEE_EMBEDDING_SHALLOW },
 };
 
 #define N_SUBJECTS 2
@@ -180,22 +185,32 @@ check_chunks (GPtrArray *chunks, const char *text, guint n_tokens, guint min, gu
 }
 
 static LycheeChunker *
-new_chunker (LycheeDetector detector, double threshold, guint lookahead)
+new_chunker_full (
+    LycheeDetector detector, double threshold, guint lookahead, LycheeEmbedding embedding)
 {
   return g_object_new (LYCHEE_TYPE_CHUNKER, "model", model, "detector", detector, "threshold",
-      threshold, "lookahead", lookahead, NULL);
+      threshold, "lookahead", lookahead, "embedding", embedding, NULL);
+}
+
+static LycheeChunker *
+new_chunker (LycheeDetector detector, double threshold, guint lookahead)
+{
+  return new_chunker_full (detector, threshold, lookahead, LYCHEE_EMBEDDING_TABLE);
 }
 
 static void
 test_talk (gconstpointer data)
 {
   const TalkCase *c = data;
-  g_autoptr (LycheeChunker) chunker = new_chunker (c->detector, c->threshold, c->lookahead);
+  g_autoptr (LycheeChunker) chunker =
+      new_chunker_full (c->detector, c->threshold, c->lookahead, c->embedding);
   g_autoptr (GString) text = g_string_new (NULL);
   g_autoptr (GPtrArray) chunks = talk (chunker, N_SUBJECTS, c->sentence, 1, text);
   guint place = 0, n_found = 0, n_wrong = 0;
 
-  g_assert_cmpuint (lychee_chunker_get_n_open (chunker), <=, c->lookahead + 16 + 8 + 16 + 9);
+  g_assert_cmpuint (lychee_chunker_get_n_open (chunker), <=,
+      c->lookahead + 16 + 8 + 16 + 9 +
+          (c->embedding == LYCHEE_EMBEDDING_SHALLOW ? LYCHEE_DRIFT_BATCH : 0));
   lychee_chunker_drain (chunker, chunks);
   check_chunks (chunks, text->str, N_SUBJECTS * SUBJECT_TOKENS, 8, 16);
   for (guint i = 0; i < chunks->len; i++) {
@@ -219,6 +234,65 @@ test_talk (gconstpointer data)
   }
   g_assert_cmpuint (n_found, ==, c->n_found);
   g_assert_cmpuint (n_wrong, <=, c->n_wrong);
+}
+
+/* The first layers alone compute what they compute among all, and their states are what the next
+ * layer's keys are made of. */
+static void
+test_shallow_pass (void)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (model);
+  LycheeExecutor *executor = lychee_executor_get (1);
+  g_autoptr (LycheeForward) deep = lychee_forward_new (model, executor);
+  g_autoptr (LycheeForward) shallow = lychee_forward_new_shallow (model, executor, 1);
+  g_autoptr (LycheeCache) whole =
+      lychee_cache_new (hp->n_layers, hp->n_kv_heads, hp->head_dim, 64, G_MAXUINT64);
+  g_autoptr (LycheeCache) part =
+      lychee_cache_new (1, hp->n_kv_heads, hp->head_dim, 64, G_MAXUINT64);
+  gsize n_bytes = lychee_cache_get_token_bytes (part) * 5;
+  g_autofree guint16 *a = g_malloc (lychee_cache_get_token_bytes (whole) * 5);
+  g_autofree guint16 *b = g_malloc (n_bytes);
+  g_autofree float *states = g_new (float, 5 * hp->n_embd);
+  const gint32 ids[] = { 101, 120, 7, 101, 110 };
+  const float *found;
+
+  g_assert_true (lychee_forward_run (deep, whole, ids, 5, LYCHEE_OUTPUT_NONE, NULL, NULL, NULL));
+  g_assert_true (
+      lychee_forward_run (shallow, part, ids, 5, LYCHEE_OUTPUT_STATES, &found, NULL, NULL));
+  memcpy (states, found, 5 * hp->n_embd * sizeof *states);
+  lychee_cache_read (whole, 0, 5, a);
+  lychee_cache_read (part, 0, 5, b);
+  g_assert_cmpmem (a, n_bytes, b, n_bytes); /* its layer is the first */
+
+  /* One by one, and in context: the same token is another state. */
+  lychee_cache_truncate (part, 0);
+  for (guint i = 0; i < 5; i++) {
+    g_assert_true (
+        lychee_forward_run (shallow, part, ids + i, 1, LYCHEE_OUTPUT_STATES, &found, NULL, NULL));
+    for (guint d = 0; d < hp->n_embd; d++)
+      g_assert_cmpfloat_with_epsilon (found[d], states[i * hp->n_embd + d], 1e-3);
+  }
+  g_assert_true (memcmp (states, states + 3 * hp->n_embd, hp->n_embd * sizeof *states) != 0);
+  lychee_executor_unref (executor);
+}
+
+/* Tokens wait for their layers; unknown ones mean nothing there either. */
+static void
+test_shallow_waits (void)
+{
+  g_autoptr (LycheeDrift) drift = lychee_drift_new (model, 32, 1);
+
+  for (guint i = 0; i < LYCHEE_DRIFT_BATCH + 5; i++)
+    lychee_drift_push (drift, FIRST_ID + i);
+  g_assert_cmpuint (lychee_drift_get_n_waiting (drift), ==, 5);
+  lychee_drift_settle (drift);
+  g_assert_cmpuint (lychee_drift_get_n_waiting (drift), ==, 0);
+  g_assert_false (isnan (lychee_drift_measure (drift, 8)));
+  lychee_drift_reset (drift);
+  for (guint i = 0; i < 1000; i++)
+    lychee_drift_push (drift, i % 2 == 0 ? -1 : G_MAXINT32);
+  lychee_drift_settle (drift);
+  g_assert_true (isnan (lychee_drift_measure (drift, 32)));
 }
 
 /* Without a model there is only structure, as ever. */
@@ -426,6 +500,8 @@ main (int argc, char **argv)
   g_test_add_func ("/drift/drain-and-reset", test_drain_and_reset);
   g_test_add_data_func ("/drift/random/semantic", GINT_TO_POINTER (SEMANTIC), test_random);
   g_test_add_data_func ("/drift/random/both", GINT_TO_POINTER (BOTH), test_random);
+  g_test_add_func ("/drift/shallow/pass", test_shallow_pass);
+  g_test_add_func ("/drift/shallow/waits", test_shallow_waits);
   g_test_add_func ("/drift/properties", test_properties);
   status = g_test_run ();
   g_object_unref (model);

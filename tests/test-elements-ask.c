@@ -869,9 +869,112 @@ test_pause (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+/* Notes, at the decoder, what waits to be read and what was answered meanwhile. */
+typedef struct {
+  gint pieces; /* atomic, of answers */
+  gint before; /* atomic, pieces when chunks first waited */
+  gint after;  /* atomic, and when none did any more; -1: not yet */
+  guint n;     /* of the streaming thread */
+} Backlog;
+
+static GstPadProbeReturn
+on_piece (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  g_atomic_int_inc (&((Backlog *) user_data)->pieces);
+  return GST_PAD_PROBE_OK;
+}
+
+static GstPadProbeReturn
+on_backlog (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Backlog *backlog = user_data;
+  GstEvent *event = GST_PAD_PROBE_INFO_EVENT (info);
+  guint chunks;
+
+  if (!gst_event_has_name (event, "lychee-backlog"))
+    return GST_PAD_PROBE_OK;
+  g_assert_true (gst_structure_get_uint (gst_event_get_structure (event), "chunks", &chunks));
+  if (backlog->n++ == 0)
+    g_atomic_int_set (&backlog->before, g_atomic_int_get (&backlog->pieces));
+  if (chunks == 0)
+    g_atomic_int_set (&backlog->after, g_atomic_int_get (&backlog->pieces));
+  return GST_PAD_PROBE_OK;
+}
+
+static gulong
+add_probe (Chain *chain, const char *name, const char *pad_name, GstPadProbeType type,
+    GstPadProbeCallback callback, gpointer data)
+{
+  GstElement *element = test_chain_get (chain, name);
+  GstPad *pad = gst_element_get_static_pad (element, pad_name);
+  gulong id = gst_pad_add_probe (pad, type, callback, data, NULL);
+
+  gst_object_unref (pad);
+  gst_object_unref (element);
+  return id;
+}
+
+static GstPadProbeReturn
+block (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  return GST_PAD_PROBE_OK;
+}
+
+/* A live transcript that waits to be read goes first: a piece of an answer for some chunks only. */
+static void
+test_backlog (void)
+{
+  Backlog backlog = { .after = -1 };
+  Drains drains = { 0 };
+  Chain chain;
+  GstElement *indexer;
+  GstPad *pad;
+  gulong blocked;
+  Hold hold;
+
+  test_chain_init_without_caps (&chain,
+      "lycheetokenizer model=MODEL ! lycheechunker detector=structure ! queue max-size-buffers=0 "
+      "max-size-bytes=0 max-size-time=0 ! lycheeindexer name=i system-prompt=\"\" "
+      "max-context=8192 ! lycheedecoder name=d prompt=\"\" max-tokens=0 temperature=2 top-k=0");
+  gst_harness_set_live (chain.harness, TRUE);
+  gst_harness_set_src_caps_str (chain.harness, TEST_TEXT_CAPS);
+  gst_harness_set_drop_buffers (chain.harness, TRUE);
+  test_chain_say_much (&chain, 0, 5);
+  test_hold_at (&hold, &chain, 2);
+  add_probe (&chain, "d", "src", GST_PAD_PROBE_TYPE_BUFFER, on_piece, &backlog);
+  add_probe (&chain, "d", "sink", GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_backlog, &backlog);
+  watch_drains (&chain, &drains);
+  for (guint i = 0; i < 50; i++)
+    g_free (ask (&chain, "What is said?", NULL));
+  test_hold_wait (&hold);
+  wait_drains (&drains, 50);
+
+  /* All of the beginning was read before the answer began. */
+  backlog.n = 0;
+  g_atomic_int_set (&backlog.after, -1);
+  blocked = add_probe (&chain, "i", "sink", GST_PAD_PROBE_TYPE_BLOCK_DOWNSTREAM, block, NULL);
+  test_chain_say_much (&chain, 5, 200);
+  indexer = test_chain_get (&chain, "i");
+  pad = gst_element_get_static_pad (indexer, "sink");
+  gst_pad_remove_probe (pad, blocked);
+  test_hold_release (&hold);
+  while (g_atomic_int_get (&backlog.after) < 0)
+    g_thread_yield ();
+  g_test_message ("%u times behind, pieces %d to %d", backlog.n, backlog.before, backlog.after);
+  g_assert_cmpuint (backlog.n, >, 100);
+  /* Those that were under way, too. */
+  g_assert_cmpint (backlog.after - backlog.before, <=, backlog.n / 4 + 3);
+  cancel (&chain, NULL);
+  gst_object_unref (pad);
+  gst_object_unref (indexer);
+  test_hold_clear (&hold);
+  test_chain_clear (&chain);
+}
+
 static void
 add_tests (void)
 {
+  g_test_add_func ("/ask/backlog", test_backlog);
   g_test_add_data_func ("/ask/last-words", GINT_TO_POINTER (FALSE), test_last_words);
   g_test_add_data_func ("/ask/last-words/late", GINT_TO_POINTER (TRUE), test_last_words);
   static const BadOptions bad[] = {

@@ -6,7 +6,7 @@
 
 #include "lychee-kv-memory.h"
 #include "lychee-meta.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 
 G_BEGIN_DECLS
 

@@ -31,7 +31,7 @@ set_up (Fixture *fixture, gconstpointer user_data)
   g_assert_no_error (error);
   fixture->model = lychee_tiny_model_write (&tiny, fixture->dir, "tiny.gguf");
   fixture->text = g_build_filename (fixture->dir, "text.txt", NULL);
-  while (text->len < 3 * N_TOKENS) {
+  while (text->len < 6 * N_TOKENS) {
     for (gint n = g_rand_int_range (rand, 2, 9); n > 0; n--)
       g_string_append_c (text, (char) g_rand_int_range (rand, 'a', 'z' + 1));
     g_string_append (text, g_rand_int_range (rand, 0, 6) ? " " : ". ");
@@ -219,6 +219,35 @@ test_drift (Fixture *fixture, gconstpointer user_data)
   g_assert_cmpfloat (get (lines[1], "ratio"), ==, 1);
 }
 
+/* What is read sparsely has other keys, but in layer 0, where keys know nothing of attention. */
+static void
+test_prefill (Fixture *fixture, gconstpointer user_data)
+{
+  const char *const modes[] = { "dense", "sparse" };
+
+  for (guint layer = 0; layer < 2; layer++) {
+    char *data[2];
+    gsize size[2];
+
+    for (guint i = 0; i < 2; i++) {
+      g_autofree char *path = g_build_filename (fixture->dir, modes[i], NULL);
+      g_autofree char *options =
+          g_strdup_printf ("--policies dense --tokens 1200 --prefill %s --layers %u --dump \"%s\"",
+              modes[i], layer, path);
+      g_auto (GStrv) lines = run_well (fixture, options);
+      g_autoptr (GError) error = NULL;
+
+      g_assert_cmpuint (g_strv_length (lines), ==, 1);
+      g_file_get_contents (path, &data[i], &size[i], &error);
+      g_assert_no_error (error);
+    }
+    g_assert_cmpuint (size[0], ==, size[1]);
+    g_assert_true (!memcmp (data[0], data[1], size[0]) == (layer == 0));
+    g_free (data[0]);
+    g_free (data[1]);
+  }
+}
+
 static void
 test_dump (Fixture *fixture, gconstpointer user_data)
 {
@@ -278,6 +307,7 @@ main (int argc, char **argv)
   g_test_add ("/fidelity/fits", Fixture, NULL, set_up, test_fits, tear_down);
   g_test_add ("/fidelity/perplexity", Fixture, NULL, set_up, test_perplexity, tear_down);
   g_test_add ("/fidelity/drift", Fixture, NULL, set_up, test_drift, tear_down);
+  g_test_add ("/fidelity/prefill", Fixture, NULL, set_up, test_prefill, tear_down);
   g_test_add ("/fidelity/dump", Fixture, NULL, set_up, test_dump, tear_down);
   g_test_add ("/fidelity/refuses", Fixture, NULL, set_up, test_refuses, tear_down);
   return g_test_run ();

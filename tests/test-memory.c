@@ -5,7 +5,7 @@
 #include "lychee-memory.h"
 
 #include "lychee-cache.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "model-logits.h"
 #include "tiny-model.h"
 

@@ -380,11 +380,11 @@ test_wrong_cache (void)
 {
   g_autoptr (LycheeQuestion) question = new_question ("?", NULL, 5);
   g_autoptr (LycheeCache) cache = lychee_cache_new (1, 1, 8, 500, 0);
-  g_autoptr (LycheeSession) session =
-      g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache", cache, NULL);
+  g_autoptr (LycheeSession) session = lychee_session_new (model);
   g_autoptr (LycheeChunk) chunk = new_chunk (0, 12);
   g_autoptr (GError) error = NULL;
 
+  lychee_session_set_cache (session, cache);
   g_assert_false (lychee_session_append (session, chunk, NULL, &error));
   g_assert_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_CACHE);
   g_clear_error (&error);
@@ -400,8 +400,8 @@ test_shared_cache (void)
   g_autoptr (LycheeAnswer) a = NULL, b = NULL;
 
   read_chunks (session, 0, 10);
-  reader = g_object_new (
-      LYCHEE_TYPE_SESSION, "model", model, "cache", lychee_session_get_cache (session), NULL);
+  reader = lychee_session_new (model);
+  lychee_session_set_cache (reader, lychee_session_get_cache (session));
   a = ask (session, NULL, 20);
   b = ask (reader, NULL, 20);
   g_assert_cmpstr (lychee_answer_get_text (a), ==, lychee_answer_get_text (b));

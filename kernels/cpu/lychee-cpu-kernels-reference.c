@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "lychee-cpu-kernels-private.h"
+#include "lychee-cpu-turn.h"
 
 static float
 dot_f16 (const float *q, const guint16 *row, guint head_dim)
@@ -281,6 +282,7 @@ const LycheeCpuKernels lychee_cpu_kernels_reference = {
   .score_packed = score_packed,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
+  .turn_keys = turn_keys,
   .f32_to_f16 = f32_to_f16,
   .f16_to_f32 = f16_to_f32,
 };

@@ -28,6 +28,7 @@
 
 #include "lychee-cpu-blocks.h"
 #include "lychee-cpu-nodes.h"
+#include "lychee-cpu-turn.h"
 
 /* The size of the next block of @left things in blocks of up to @max, as even as can be. */
 static inline guint
@@ -732,6 +733,7 @@ const LycheeCpuKernels V_KERNELS = {
   .score_packed = score_packed,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
+  .turn_keys = turn_keys,
   .f32_to_f16 = f32_to_f16,
   .f16_to_f32 = f16_to_f32,
 };

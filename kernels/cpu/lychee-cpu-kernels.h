@@ -98,6 +98,12 @@ typedef struct {
   void (*sum_rows) (
       const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares);
 
+  /* Rotary embedding in two steps: pairs of elements (i and i + n_pairs with @halves, else
+   * neighbours) of key k are turned by @low[k] and by @high[k], each [2][n_pairs] cosines and
+   * sines. At most 128 pairs. */
+  void (*turn_keys) (float *keys, guint n, guint head_dim, guint n_pairs, gboolean halves,
+      const float *const *low, const float *const *high);
+
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
   void (*f16_to_f32) (const guint16 *from, float *to, gsize n);
 } LycheeCpuKernels;

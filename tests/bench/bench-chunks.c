@@ -24,7 +24,7 @@ typedef struct {
   Bench bench;
   char **files;
   char *topics_path, *only;
-  gboolean plain, retrieval;
+  gboolean plain, retrieval, shallow;
   gint min_tokens, max_tokens, lookahead, n_tokens, n_queries;
   double threshold;
   char *budgets, *layers;
@@ -64,7 +64,8 @@ cut (Chunks *c, LycheeModel *model, LycheeDetector detector, guint *n_tokens, do
 {
   g_autoptr (LycheeChunker) chunker = g_object_new (LYCHEE_TYPE_CHUNKER, "min-tokens",
       c->min_tokens, "max-tokens", c->max_tokens, "model", model, "detector", detector, "threshold",
-      c->threshold, "lookahead", c->lookahead, NULL);
+      c->threshold, "lookahead", c->lookahead, "embedding",
+      c->shallow ? LYCHEE_EMBEDDING_SHALLOW : LYCHEE_EMBEDDING_TABLE, NULL);
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   double from = bench_now ();
   GPtrArray *chunks =
@@ -280,7 +281,8 @@ print_retrieval (Chunks *c)
   for (guint i = 0; i < G_N_ELEMENTS (detectors); i++) {
     g_autoptr (LycheeChunker) chunker = g_object_new (LYCHEE_TYPE_CHUNKER, "min-tokens",
         c->min_tokens, "max-tokens", c->max_tokens, "model", f.model, "detector",
-        detectors[i].detector, "threshold", c->threshold, "lookahead", c->lookahead, NULL);
+        detectors[i].detector, "threshold", c->threshold, "lookahead", c->lookahead, "embedding",
+        c->shallow ? LYCHEE_EMBEDDING_SHALLOW : LYCHEE_EMBEDDING_TABLE, NULL);
     PolicyBank *bank;
 
     fidelity_cut (&f, chunker);
@@ -319,7 +321,9 @@ bench_chunks (int argc, char **argv)
     .n_tokens = 8000,
     .n_queries = 96 };
   LycheeDetector detector = LYCHEE_DETECTOR_BOTH;
-  const GOptionEntry entries[] = {
+  const GOptionEntry entries[] = { { "shallow", 0, 0, G_OPTION_ARG_NONE, &c.shallow,
+                                       "measure drift by the model's first layers, not its table",
+                                       NULL },
     { "topics", 0, 0, G_OPTION_ARG_FILENAME, &c.topics_path,
         "compare detectors with the topics that begin with the words "
         "that the lines of FILE have",
@@ -343,8 +347,7 @@ bench_chunks (int argc, char **argv)
         "with --retrieval, keys that are read (default 256,512,1024)", "N,N,..." },
     { "layers", 'l', 0, G_OPTION_ARG_STRING, &c.layers,
         "with --retrieval, layers that are measured (default all)", "N,N,..." },
-    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &c.files, NULL, "FILE" }, { NULL }
-  };
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &c.files, NULL, "FILE" }, { NULL } };
   g_autoptr (LycheeModel) model = NULL;
 
   bench_parse (&c.bench, entries,

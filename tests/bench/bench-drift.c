@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* lychee-bench fidelity --drift: whether what is kept up to date token by token stays as good as
- * what is built afresh. Positions may pass what the model was trained for: its words are then
- * nonsense, but its keys and values are as good as any for this. */
+ * what is built afresh. */
 
 #include "fidelity.h"
 
@@ -82,8 +81,7 @@ fidelity_drift (Fidelity *f, guint n_points)
             "point\n",
         lychee_model_get_name (f->model), f->text_path);
     if (f->n_tokens > lychee_model_get_n_context (f->model))
-      printf ("The model was trained for %u positions; later keys and values are taken as they "
-              "are\n",
+      printf ("The model was trained for %u positions, and is stretched\n",
           lychee_model_get_n_context (f->model));
     printf ("\n%8s  %-14s %7s %7s %8s %8s %7s\n", "position", "policy", "budget", "mass", "error",
         "afresh", "ratio");

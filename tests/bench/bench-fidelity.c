@@ -252,7 +252,7 @@ describe (void)
   for (const Policy *const *policy = policy_list (); *policy; policy++)
     g_string_append_printf (text, "  %-14s %s\n", (*policy)->name, (*policy)->summary);
   g_string_append (text,
-      "\nA model reads the text's first tokens densely; then the text's next tokens are queries, "
+      "\nA model reads the text's first tokens; then the text's next tokens are queries, "
       "one by one.\n"
       "mass: softmax weight of what is read exactly; error: |o - o'| / |o| of the attention's "
       "output; means over\nheads, layers and queries of a dense run. KL (dense || policy), in "
@@ -268,6 +268,7 @@ bench_fidelity (int argc, char **argv)
   Fidelity f = { 0 };
   g_autofree char *layers = NULL, *policies = NULL, *budgets = NULL, *dump = NULL;
   g_autofree char *summary = describe ();
+  g_autofree char *prefill = NULL;
   gint n_tokens = 0, n_queries = 0, n_points = 8;
   gboolean drift = FALSE;
   const GOptionEntry entries[] = { { "text", 0, 0, G_OPTION_ARG_FILENAME, &f.text_path,
@@ -284,12 +285,18 @@ bench_fidelity (int argc, char **argv)
     { "drift", 0, 0, G_OPTION_ARG_NONE, &drift,
         "instead: the error at points of a long text, beside that of what is built afresh there",
         NULL },
+    { "prefill", 0, 0, G_OPTION_ARG_STRING, &prefill,
+        "how the text is read, dense or sparse (default dense): long texts take a while", "MODE" },
     { "points", 0, 0, G_OPTION_ARG_INT, &n_points, "how many points (default 8)", "N" },
     { "dump", 0, 0, G_OPTION_ARG_FILENAME, &dump,
         "write the measured layers' queries, keys and values", "FILE" },
     { NULL } };
 
   bench_parse (&f.bench, entries, summary, &argc, &argv);
+  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
+    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
+  f.sparse = prefill && g_str_equal (prefill, "sparse");
+  f.stretch = drift;
   f.n_tokens = n_tokens > 0 ? n_tokens : drift ? 30000 : 8000;
   f.n_queries = n_queries > 0 ? n_queries : drift ? 32 : 96;
   fidelity_open (&f, layers, policies, budgets ? budgets : "256,512,1024");

@@ -25,7 +25,7 @@ worked (void)
   return t.tv_sec * 1e6 + t.tv_nsec / 1e3;
 }
 
-/* Real keys and values of one layer and head, repeated with noise. */
+/* Real keys and values of one layer, of one head or of some side by side, repeated with noise. */
 typedef struct {
   guint dim, n;
   float *rows; /* [n][2][dim] */
@@ -33,24 +33,26 @@ typedef struct {
 } Source;
 
 static void
-source_init (Source *source, LycheeModel *model, LycheeForward *forward, guint layer)
+source_init (Source *source, LycheeModel *model, LycheeForward *forward, guint layer, guint n_heads)
 {
   const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
   g_autoptr (LycheeCache) cache = bench_new_cache (model, REAL_TOKENS);
+  guint head_dim = lychee_model_get_head_dim (model);
   LycheeRows rows;
 
   bench_fill (model, forward, cache, REAL_TOKENS);
-  lychee_cache_get_rows (cache, layer, 0, &rows);
-  source->dim = lychee_model_get_head_dim (model);
+  source->dim = n_heads * head_dim;
   source->n = REAL_TOKENS;
   source->rows = g_new (float, (gsize) source->n * 2 * source->dim);
   source->rand = g_rand_new_with_seed (7);
-  for (guint i = 0; i < source->n; i++) {
-    const guint16 *key = lychee_cache_get_writable (cache, layer, 0, i);
-    float *to = source->rows + (gsize) i * 2 * source->dim;
+  for (guint i = 0; i < source->n * n_heads; i++) {
+    guint head = i % n_heads;
+    float *to = source->rows + (gsize) (i / n_heads) * 2 * source->dim + head * head_dim;
+    const guint16 *key = lychee_cache_get_writable (cache, layer, head, i / n_heads);
 
-    kernels->f16_to_f32 (key, to, source->dim);
-    kernels->f16_to_f32 (key + rows.value_offset, to + source->dim, source->dim);
+    lychee_cache_get_rows (cache, layer, head, &rows);
+    kernels->f16_to_f32 (key, to, head_dim);
+    kernels->f16_to_f32 (key + rows.value_offset, to + source->dim, head_dim);
   }
 }
 
@@ -114,11 +116,13 @@ int
 bench_index (int argc, char **argv)
 {
   Bench bench = { 0 };
-  gint n_items = 131072, layer = 1, budget = LYCHEE_DEFAULT_BUDGET;
+  gint n_items = 131072, layer = 1, n_heads = 1, budget = LYCHEE_DEFAULT_BUDGET;
   gboolean by_chunk = FALSE;
   const GOptionEntry entries[] = { { "items", 'n', 0, G_OPTION_ARG_INT, &n_items,
                                        "tokens to index (default 131072)", "N" },
     { "layer", 'l', 0, G_OPTION_ARG_INT, &layer, "whose keys to take (default 1)", "N" },
+    { "heads", 0, 0, G_OPTION_ARG_INT, &n_heads,
+        "as many KV heads side by side, for an index of so many times the head size", "N" },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that a search finds", "N" },
     { "chunks", 0, 0, G_OPTION_ARG_NONE, &by_chunk, "granularity chunk, 12 tokens each", NULL },
     { NULL } };
@@ -142,9 +146,13 @@ bench_index (int argc, char **argv)
   model = bench_load (&bench);
   if (layer < 0 || layer >= (gint) lychee_model_get_n_layers (model))
     bench_fail ("--layer: the model has %u layers", lychee_model_get_n_layers (model));
+  if (n_heads < 1 || n_heads > (gint) lychee_model_get_n_kv_heads (model) ||
+      n_heads * lychee_model_get_head_dim (model) > 256)
+    bench_fail ("--heads: the model has %u KV heads of size %u, and an index takes a size of 256",
+        lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model));
   executor = lychee_executor_get (bench.threads);
   forward = lychee_forward_new (model, executor);
-  source_init (&source, model, forward, layer);
+  source_init (&source, model, forward, layer, n_heads);
   group = lychee_model_get_n_heads (model) / lychee_model_get_n_kv_heads (model);
   cache = lychee_cache_new (1, 1, source.dim, n_items + STEP, 0);
   params = (LycheeIndexParams){

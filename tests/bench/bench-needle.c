@@ -14,7 +14,8 @@
 
 /* Tokens that are kept for a question. */
 #define QUESTION_TOKENS 64
-#define MAX_FACTS 12
+#define MAX_FACTS 20
+#define MAX_TEXTS 100
 
 static const char *const people[] = { "Marta", "Edwin", "Farida", "Oskar", "Yvonne", "Tomasz",
   "Ingrid", "Hugo", "Salma", "Pieter", "Noemi", "Rashid" };
@@ -56,6 +57,8 @@ typedef struct {
   char *model_path;
   guint budget;
   guint seed;
+  guint n_texts; /* of each length, with other facts in each */
+  gboolean sparse, packed;
   char *policies;
   Fact facts[MAX_FACTS];
   guint n_facts;
@@ -120,15 +123,26 @@ choose_facts (Needle *n, const char *depths)
 
     if (percent > 100)
       bench_fail ("--depths: %u is no percentage", percent);
-    n->facts[i] = (Fact){ i, (i * 5 + n->seed) % G_N_ELEMENTS (places), i, percent / 100.0 };
+    n->facts[i].depth = percent / 100.0;
+  }
+}
+
+/* Who keeps what where in the text of this seed: nobody and nothing is alike in two facts. */
+static void
+mix_facts (Needle *n, guint seed)
+{
+  for (guint i = 0; i < n->n_facts; i++) {
+    n->facts[i].person = i % G_N_ELEMENTS (people);
+    n->facts[i].place = (i * 5 + i / G_N_ELEMENTS (people) + seed) % G_N_ELEMENTS (places);
+    n->facts[i].thing = (i + seed - 1) % n->n_things;
   }
 }
 
 /* A text of @n_tokens or a few more, with the facts at their depths. */
 static char *
-make_text (Needle *n, LycheeModel *model, guint n_tokens)
+make_text (Needle *n, LycheeModel *model, guint n_tokens, guint seed)
 {
-  g_autoptr (GRand) rand = g_rand_new_with_seed (n->seed);
+  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
   GString *text = g_string_new (NULL);
   gboolean told[MAX_FACTS] = { FALSE };
   guint length = 0;
@@ -158,7 +172,7 @@ make_text (Needle *n, LycheeModel *model, guint n_tokens)
   return g_string_free (text, FALSE);
 }
 
-/* Asks for one fact over what is read, attention by @run. */
+/* Asks for one fact over what is read, attention by @run (NULL: by the library's own). */
 static Found
 ask (Needle *n, Fidelity *f, FidelityRun *run, const Fact *fact)
 {
@@ -174,7 +188,7 @@ ask (Needle *n, Fidelity *f, FidelityRun *run, const Fact *fact)
 
   if (!fork || ids->len > QUESTION_TOKENS)
     bench_fail ("%s", fork ? "the question is too long" : error->message);
-  lychee_attention_set_func (attention, fidelity_answer, run);
+  lychee_attention_set_func (attention, run ? fidelity_answer : NULL, run);
   for (guint i = 0; i < ids->len; i++)
     if (!lychee_forward_run (f->forward, fork, &g_array_index (ids, gint32, i), 1,
             i + 1 < ids->len ? LYCHEE_OUTPUT_NONE : LYCHEE_OUTPUT_LAST, &logits, NULL, &error))
@@ -197,35 +211,64 @@ static void
 print_result (Needle *n, const char *policy, guint n_tokens, const Found *found)
 {
   double rank = 0, margin = 0;
-  guint n_first = 0;
+  guint n_first = 0, n_asked = n->n_facts * n->n_texts;
 
-  for (guint i = 0; i < n->n_facts; i++) {
-    rank += found[i].rank / (double) n->n_facts;
-    margin += found[i].margin / n->n_facts;
+  for (guint i = 0; i < n_asked; i++) {
+    rank += found[i].rank / (double) n_asked;
+    margin += found[i].margin / n_asked;
     n_first += found[i].rank == 1;
     if (n->bench.json)
       printf ("{\"tokens\": %u, \"policy\": \"%s\", \"budget\": %u, \"depth\": %.2f, \"rank\": %u, "
               "\"words\": %u, \"margin\": %.4f}\n",
-          n_tokens, policy, n->budget, n->facts[i].depth, found[i].rank, n->n_things,
+          n_tokens, policy, n->budget, n->facts[i % n->n_facts].depth, found[i].rank, n->n_things,
           found[i].margin);
   }
   if (!n->bench.json) {
-    printf ("%8u %-14s %5u/%u %9.2f %9.2f  ", n_tokens, policy, n_first, n->n_facts, rank, margin);
-    for (guint i = 0; i < n->n_facts; i++)
-      printf (" %u", found[i].rank);
+    printf ("%8u %-14s %5u/%u %9.2f %9.2f  ", n_tokens, policy, n_first, n_asked, rank, margin);
+    for (guint i = 0; i < n->n_facts; i++) {
+      double at_depth = 0;
+
+      for (guint text = 0; text < n->n_texts; text++)
+        at_depth += found[text * n->n_facts + i].rank / (double) n->n_texts;
+      printf (" %.3g", at_depth);
+    }
     putchar ('\n');
   }
   fflush (stdout);
 }
 
+/* Asks for all facts, attention by @policy (NULL: by the library's own). */
 static void
-measure (Needle *n, guint n_tokens)
+ask_all (Needle *n, Fidelity *f, const Policy *policy, Found *found)
+{
+  const LycheeAttentionOptions options = { .sparse = TRUE, .budget = n->budget, .rest = TRUE };
+  g_autoptr (PolicyBank) bank = policy ? fidelity_new_bank (f, policy, TRUE) : NULL;
+
+  if (policy)
+    policy_bank_update (bank, f->cache, policy_state_prefill);
+  else
+    lychee_attention_set_options (lychee_forward_get_attention (f->forward), &options);
+  for (guint i = 0; i < n->n_facts; i++) {
+    g_autoptr (PolicyBank) own = policy ? policy_bank_copy (bank) : NULL;
+    FidelityRun run = { own, n->budget, f->n_kv_heads };
+
+    if (policy && policy->whole)
+      run.budget = f->n_tokens + QUESTION_TOKENS;
+    found[i] = ask (n, f, policy ? &run : NULL, &n->facts[i]);
+  }
+}
+
+/* Reads the text of one seed, once for all policies: @found is [policy][text][fact]. */
+static void
+measure_text (Needle *n, guint n_tokens, guint number, Found *found)
 {
   g_autofree char *budgets = g_strdup_printf ("%u", n->budget), *text = NULL;
-  Fidelity f = {
-    .bench = n->bench, .n_tokens = n_tokens - QUESTION_TOKENS, .n_queries = QUESTION_TOKENS
-  };
-  Found found[MAX_FACTS];
+  Fidelity f = { .bench = n->bench,
+    .n_tokens = n_tokens - QUESTION_TOKENS,
+    .n_queries = QUESTION_TOKENS,
+    .sparse = n->sparse,
+    .packed = n->packed };
+  guint n_policies;
   GError *error = NULL;
   int file;
 
@@ -236,7 +279,8 @@ measure (Needle *n, guint n_tokens)
       bench_fail ("%s", error->message);
     if (n->n_things == 0)
       choose_things (n, model);
-    text = make_text (n, model, n_tokens);
+    mix_facts (n, n->seed + number);
+    text = make_text (n, model, n_tokens, n->seed + number);
   }
   file = g_file_open_tmp ("lychee-needle-XXXXXX", &f.text_path, &error);
   if (file < 0 || !g_file_set_contents (f.text_path, text, -1, &error))
@@ -245,31 +289,39 @@ measure (Needle *n, guint n_tokens)
   f.bench.model_path = g_strdup (n->model_path);
   fidelity_open (&f, NULL, n->policies, budgets);
   unlink (f.text_path);
-  lychee_cache_set_rope_context (f.cache, n_tokens);
+  lychee_cache_set_rope_context (f.cache, n->packed ? 0 : n_tokens);
   fidelity_read (&f, f.n_tokens);
-  for (guint p = 0; p < f.policies->len; p++) {
-    const Policy *policy = g_ptr_array_index (f.policies, p);
-    g_autoptr (PolicyBank) bank = fidelity_new_bank (&f, policy, TRUE);
-
-    policy_bank_update (bank, f.cache, policy_state_prefill);
-    for (guint i = 0; i < n->n_facts; i++) {
-      g_autoptr (PolicyBank) own = policy_bank_copy (bank);
-      FidelityRun run = { own, policy->whole ? f.n_tokens + QUESTION_TOKENS : n->budget,
-        f.n_kv_heads };
-
-      found[i] = ask (n, &f, &run, &n->facts[i]);
-    }
-    print_result (n, policy->name, n_tokens, found);
-  }
+  n_policies = n->packed ? 1 : f.policies->len;
+  for (guint p = 0; p < n_policies; p++)
+    ask_all (n, &f, n->packed ? NULL : g_ptr_array_index (f.policies, p),
+        found + ((gsize) p * n->n_texts + number) * n->n_facts);
+  if (number + 1 == n->n_texts)
+    for (guint p = 0; p < n_policies; p++)
+      print_result (n,
+          n->packed ? "packed" : ((const Policy *) g_ptr_array_index (f.policies, p))->name,
+          n_tokens, found + (gsize) p * n->n_texts * n->n_facts);
   fidelity_close (&f);
+}
+
+static void
+measure (Needle *n, guint n_tokens)
+{
+  guint n_policies = 0;
+  g_autofree Found *found = NULL;
+
+  while (policy_list ()[n_policies])
+    n_policies++;
+  found = g_new0 (Found, (gsize) n_policies * n->n_texts * n->n_facts);
+  for (guint text = 0; text < n->n_texts; text++)
+    measure_text (n, n_tokens, text, found);
 }
 
 int
 bench_needle (int argc, char **argv)
 {
-  Needle n = { .budget = LYCHEE_DEFAULT_BUDGET, .seed = 1 };
-  char *lengths = NULL, *depths = NULL;
-  gint budget = LYCHEE_DEFAULT_BUDGET, seed = 1;
+  Needle n = { .budget = LYCHEE_DEFAULT_BUDGET };
+  char *lengths = NULL, *depths = NULL, *prefill = NULL;
+  gint budget = LYCHEE_DEFAULT_BUDGET, seed = 1, n_texts = 1;
   g_autoptr (GArray) list = NULL;
   const GOptionEntry entries[] = {
     { "lengths", 'n', 0, G_OPTION_ARG_STRING, &lengths,
@@ -281,6 +333,12 @@ bench_needle (int argc, char **argv)
         "which ways of reading, see lychee-bench fidelity --help (default all)", "NAME,NAME,..." },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens to read (default 1024)", "N" },
     { "seed", 's', 0, G_OPTION_ARG_INT, &seed, "another text (default 1)", "N" },
+    { "texts", 0, 0, G_OPTION_ARG_INT, &n_texts,
+        "so many texts of each length, with other facts in each (default 1)", "N" },
+    { "prefill", 0, 0, G_OPTION_ARG_STRING, &prefill,
+        "how the texts are read, dense or sparse (default dense)", "MODE" },
+    { "packed", 0, 0, G_OPTION_ARG_NONE, &n.packed,
+        "read and ask with packed positions, in place of the policies", NULL },
     { NULL },
   };
 
@@ -293,7 +351,11 @@ bench_needle (int argc, char **argv)
     if (g_array_index (list, guint, i) < 8 * QUESTION_TOKENS)
       bench_fail ("--lengths: %d tokens or more", 8 * QUESTION_TOKENS);
   n.budget = MAX (budget, FIDELITY_SINKS + FIDELITY_WINDOW + 1);
-  n.seed = seed;
+  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
+    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
+  n.sparse = g_strcmp0 (prefill, "sparse") == 0;
+  n.seed = MAX (seed, 1);
+  n.n_texts = CLAMP (n_texts, 1, MAX_TEXTS);
   n.model_path = g_steal_pointer (&n.bench.model_path);
   choose_facts (&n, depths ? depths : "5,20,35,50,65,80,95");
   if (!n.bench.json)
@@ -302,6 +364,7 @@ bench_needle (int argc, char **argv)
     measure (&n, g_array_index (list, guint, i));
   g_free (n.model_path);
   g_free (n.policies);
+  g_free (prefill);
   g_free (lengths);
   g_free (depths);
   return 0;

@@ -89,6 +89,7 @@ enum { WHOLE, SEARCH, READ, REST, MERGE, UPKEEP, ATTENTION, REMAINDER, N_PARTS }
 typedef struct {
   guint depth;
   gboolean sparse;
+  gboolean packed;
   gboolean bound; /* measure what loading alone takes, too */
   guint budget;
   guint n_tokens;
@@ -132,6 +133,7 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   guint rows_per_token = lychee_model_get_n_layers (model) * lychee_model_get_n_kv_heads (model);
   LycheeAttentionStats stats, total = { 0 };
 
+  lychee_cache_set_packed (cache, run_what->packed);
   for (guint i = 0; i < N_PARTS; i++)
     times[i] = g_new (double, n);
   if (run_what->sparse)
@@ -193,7 +195,7 @@ bench_decode (int argc, char **argv)
   Bench bench = { 0 };
   char *list = NULL, *modes = NULL;
   gint n_tokens = 32, budget = LYCHEE_DEFAULT_BUDGET;
-  gboolean bound = FALSE;
+  gboolean bound = FALSE, packed = FALSE;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
     { "bound", 0, 0, G_OPTION_ARG_NONE, &bound,
@@ -201,6 +203,7 @@ bench_decode (int argc, char **argv)
         NULL },
     { "attention", 'a', 0, G_OPTION_ARG_STRING, &modes, "dense, sparse or both (default dense)",
         "MODE" },
+    { "packed", 0, 0, G_OPTION_ARG_NONE, &packed, "with packed positions", NULL },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to decode (default 32)", "N" },
     { NULL } };
@@ -223,6 +226,7 @@ bench_decode (int argc, char **argv)
   model = bench_load (&bench);
   executor = lychee_executor_get (bench.threads);
   decode = (Decode){
+    .packed = packed,
     .bound = bound,
     .budget = MAX (budget, 0),
     .n_tokens = CLAMP (n_tokens, 1, 100000),

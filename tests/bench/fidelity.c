@@ -110,6 +110,11 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
     bench_fail ("“%s” has %u tokens, which is not %u and %u queries", f->text_path, f->ids->len,
         f->n_tokens, f->n_queries);
   f->cache = bench_new_cache (f->model, f->n_tokens + f->n_queries);
+  lychee_cache_set_packed (f->cache, f->packed);
+  if (f->sparse || f->packed)
+    bench_enable_index (f->model, f->cache);
+  if (f->stretch)
+    lychee_cache_set_rope_context (f->cache, f->n_tokens + f->n_queries);
 }
 
 void
@@ -130,8 +135,12 @@ fidelity_close (Fidelity *f)
 void
 fidelity_read (Fidelity *f, guint n_tokens)
 {
+  LycheeAttentionOptions options = {
+    .sparse = f->sparse || f->packed, .budget = LYCHEE_DEFAULT_BUDGET, .rest = TRUE
+  };
   g_autoptr (GError) error = NULL;
 
+  lychee_attention_set_options (lychee_forward_get_attention (f->forward), &options);
   for (guint at = lychee_cache_get_length (f->cache); at < n_tokens;) {
     guint n = MIN (n_tokens - at, LYCHEE_FORWARD_MAX_TOKENS);
 
@@ -285,6 +294,24 @@ get_sums (const FidelityMeasure *measure, guint state, guint bank, guint budget)
                         budget];
 }
 
+/* Dense attention in float32. */
+static void
+attend (const LycheeQueries *queries, const LycheeRows *rows, guint n_keys, float *output)
+{
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  guint n = queries->n_queries, dim = queries->head_dim, page = 1u << rows->page_shift;
+  g_autofree float *memory = g_new (float, (gsize) n *(dim + 2));
+  LycheeSoftmax softmax = { memory, memory + n, memory + 2 * n };
+
+  lychee_softmax_init (&softmax, n, dim);
+  for (guint at = 0; at < n_keys; at += page) {
+    const guint16 *k = rows->pages[at >> rows->page_shift];
+
+    kernels->attend (queries, k, k + rows->value_offset, MIN (page, n_keys - at), NULL, &softmax);
+  }
+  lychee_softmax_finish (&softmax, n, dim, output);
+}
+
 /* Several heads at a time: each touches only what is its own. */
 void
 fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries, const LycheeRows *rows,
@@ -292,15 +319,18 @@ fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries, cons
 {
   FidelityMeasure *measure = data;
   Fidelity *f = measure->fidelity;
-  g_autoptr (ExactAttention) exact = exact_attention_new (queries, rows, n_keys);
+  g_autoptr (ExactAttention) exact = NULL;
   g_autofree float *answer = g_new (float, (gsize) queries->n_queries * queries->head_dim);
   g_autofree guint32 *chosen = g_new (guint32, n_keys);
   guint i_state = layer * f->n_kv_heads + kv_head;
 
+  if (!f->measured[layer]) {
+    attend (queries, rows, n_keys, output);
+    return;
+  }
+  exact = exact_attention_new (queries, rows, n_keys);
   for (guint i = 0; i < queries->n_queries * queries->head_dim; i++)
     output[i] = exact->output[i];
-  if (!f->measured[layer])
-    return;
   for (guint b = 0; b < measure->n_banks; b++) {
     PolicyBank *bank = measure->banks[b];
     PolicyState *state = bank->states[i_state];

@@ -18,8 +18,11 @@ G_BEGIN_DECLS
 typedef struct {
   Bench bench;
   char *text_path;
-  guint n_tokens;  /* read before the first query */
-  guint n_queries; /* tokens that follow, one at a time */
+  guint n_tokens;   /* read before the first query */
+  guint n_queries;  /* tokens that follow, one at a time */
+  gboolean sparse;  /* the text is read through an index, the queries as ever */
+  gboolean packed;  /* with packed positions, and sparsely */
+  gboolean stretch; /* where the model was not trained for so many positions, it is stretched */
   guint *budgets;
   guint n_budgets;
   GPtrArray *policies; /* of const Policy */
@@ -43,7 +46,7 @@ void fidelity_close (Fidelity *fidelity);
  * with a chunker that goes by structure. */
 void fidelity_cut (Fidelity *fidelity, LycheeChunker *chunker);
 
-/* Reads the text up to @n_tokens into the cache, densely. */
+/* Reads the text up to @n_tokens into the cache. */
 void fidelity_read (Fidelity *fidelity, guint n_tokens);
 
 /* The states of one policy: [layer][kv-head]; NULL in layers that are left out. */

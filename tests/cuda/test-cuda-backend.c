@@ -8,7 +8,7 @@
 #include "lychee-index-private.h"
 #include "lychee-model-private.h"
 #include "lychee-question.h"
-#include "lychee-session.h"
+#include "lychee-session-cache.h"
 #include "tiny-model.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ new_worker (LycheeBackendType type, LycheeModel *model)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (type, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, &error);
+      lychee_backend_new (type, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, FALSE, &error);
   LycheeWorker *worker;
 
   g_assert_no_error (error);
@@ -507,8 +507,9 @@ test_session (void)
     g_assert_no_error (error);
   }
   /* As a decoder does, which is given the indexer's cache. */
-  other = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "cache",
-      lychee_session_get_cache (session), "backend", LYCHEE_BACKEND_AUTO, "budget", 128, NULL);
+  other = g_object_new (
+      LYCHEE_TYPE_SESSION, "model", model, "backend", LYCHEE_BACKEND_AUTO, "budget", 128, NULL);
+  lychee_session_set_cache (other, lychee_session_get_cache (session));
   lychee_question_set_max_tokens (question, 5);
   sessions[0] = session;
   sessions[1] = other;
@@ -538,7 +539,7 @@ is_emulated (void)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, NULL);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_GRANULARITY_TOKEN, FALSE, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
@@ -549,7 +550,7 @@ expect_error (
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, granularity, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, granularity, FALSE, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -557,7 +558,7 @@ expect_error (
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, granularity, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, granularity, FALSE, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }

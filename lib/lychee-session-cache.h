@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+
+#include "lychee-cache.h"
+#include "lychee-session.h"
+
+G_BEGIN_DECLS
+
+/* What elements share: a session's cache. Apart from lychee-session.h, since programs have no use
+ * for it. */
+
+/* (transfer none) */
+LYCHEE_API LycheeCache *lychee_session_get_cache (LycheeSession *session);
+/* Has a session that nothing was done with read and answer over @cache, which may be another
+ * session's; it then counts as that one's memory. */
+LYCHEE_API void lychee_session_set_cache (LycheeSession *session, LycheeCache *cache);
+
+G_END_DECLS
