@@ -54,6 +54,8 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 /* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
+/* Leaves and coarse nodes of all indexes, and the greatest depth. */
+void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum);
 
 /* How keys and values are kept, f16 unless set. Only while the cache is empty; forks have the same.
  */
