@@ -224,11 +224,13 @@ install_output (GObjectClass *object_class)
   /**
    * lycheedecoder:marks:
    *
-   * Whether text ends with the times of its evidence: `[00:12:31]`.
+   * Whether text has the times of its evidence: `[00:12:31]`. With #lycheedecoder:stream as
+   * `sentence` each stands behind the first sentence by whose end it was found, otherwise they
+   * stand at the end.
    */
   g_object_class_install_property (object_class, PROP_MARKS,
       g_param_spec_boolean (
-          "marks", "Marks", "End text with the times of its evidence", FALSE, flags));
+          "marks", "Marks", "Put the times of its evidence into text", FALSE, flags));
 
   /**
    * lycheedecoder:stats:
