@@ -86,6 +86,8 @@ void
 lychee_attention_set_options (LycheeAttention *a, const LycheeAttentionOptions *options)
 {
   a->options = *options;
+  /* Who wants to know what is missed wants to know what it costs, too. */
+  a->timing |= options->audit > 0;
 }
 
 void

@@ -54,6 +54,8 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 /* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
+/* Leaves and coarse nodes of all indexes, and the greatest depth. */
+void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum);
 
 /* Lets layers that are local keep only the last @window rows and some more, to the page. Only while
  * the cache is empty; forks are the same. Unless this is called all layers keep all. */

@@ -613,6 +613,21 @@ lychee_session_count_transcript (LycheeCache *cache)
   return first && position < length ? length - position : 0;
 }
 
+static void
+add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
+{
+  const struct {
+    const char *name;
+    guint64 ns;
+  } parts[] = { { "seconds-upkeep", stats->ns_upkeep }, { "seconds-search", stats->ns_search },
+    { "seconds-read", stats->ns_read }, { "seconds-rest", stats->ns_rest },
+    { "seconds-merge", stats->ns_merge } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    if (parts[i].ns > 0)
+      g_variant_builder_add (b, "{sv}", parts[i].name, g_variant_new_double (parts[i].ns / 1e9));
+}
+
 /**
  * lychee_session_get_stats:
  * @session: a session
@@ -624,6 +639,8 @@ lychee_session_count_transcript (LycheeCache *cache)
  *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
  * * `cache-bytes`, `index-bytes` (`t`)
+ * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
+ *   (`t`): of the deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
  *   by how much YaRN stretches the model's positions for it, 1: not at all
  * * `memory-weights`, `memory-cache`, `memory-index` (`t`): bytes that a full context will take;
@@ -633,6 +650,9 @@ lychee_session_count_transcript (LycheeCache *cache)
  *   `sparse-queries`; for these `rows-visible` (keys that dense attention would have read),
  *   `rows-read`, `rows-estimated`, `nodes-scored` (`t`)
  * * `audits` (`t`), and their means `missed-mass` and `error` (`d`)
+ * * with "audit", seconds that all threads together spent in attention: `seconds-upkeep` of the
+ *   index, `seconds-search`, `seconds-read`, `seconds-rest` (what is estimated), `seconds-merge`
+ *   (`d`)
  *
  * May be called in any thread.
  *
@@ -645,6 +665,7 @@ lychee_session_get_stats (LycheeSession *session)
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
+  LycheeIndexStats index;
   const char *backend, *note;
 
   g_mutex_lock (&session->lock);
@@ -677,6 +698,11 @@ lychee_session_get_stats (LycheeSession *session)
       &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (cache)));
   g_variant_builder_add (
       &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
+  lychee_cache_describe_index (cache, &index);
+  g_variant_builder_add (&b, "{sv}", "index-leaves", g_variant_new_uint64 (index.n_leaves));
+  g_variant_builder_add (&b, "{sv}", "index-coarse", g_variant_new_uint64 (index.n_coarse));
+  g_variant_builder_add (&b, "{sv}", "index-depth", g_variant_new_uint64 (index.depth));
+  add_seconds (&b, &stats);
   g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));
   g_variant_builder_add (
       &b, "{sv}", "dense-fallbacks", g_variant_new_uint64 (stats.dense_fallback));

@@ -180,6 +180,8 @@ struct _LycheeAnswerWriter {
   guint64 offset;
   gboolean begun;
   GString *pending; /* text that is not yet a whole sentence, or answer */
+  GArray *times;    /* of guint64: seconds of the evidence so far */
+  GArray *marked;   /* likewise: those that were written */
 };
 
 LycheeAnswerWriter *
@@ -195,6 +197,8 @@ lychee_answer_writer_new (LycheeAsk *ask, gboolean json, LycheeStream stream, gb
   writer->put = put;
   writer->user_data = user_data;
   writer->pending = g_string_new (NULL);
+  writer->times = g_array_new (FALSE, FALSE, sizeof (guint64));
+  writer->marked = g_array_new (FALSE, FALSE, sizeof (guint64));
   return writer;
 }
 
@@ -203,6 +207,8 @@ lychee_answer_writer_free (LycheeAnswerWriter *writer)
 {
   lychee_ask_unref (writer->ask);
   g_string_free (writer->pending, TRUE);
+  g_array_unref (writer->times);
+  g_array_unref (writer->marked);
   g_free (writer);
 }
 
@@ -279,6 +285,71 @@ end_of_sentences (const GString *text)
   return end;
 }
 
+static int
+compare_times (gconstpointer a, gconstpointer b)
+{
+  guint64 one = *(const guint64 *) a, other = *(const guint64 *) b;
+
+  return one < other ? -1 : one > other;
+}
+
+static void
+add_time (GArray *times, guint64 start)
+{
+  if (!GST_CLOCK_TIME_IS_VALID (start))
+    return;
+  start /= GST_SECOND;
+  g_array_append_val (times, start);
+}
+
+/* Those of @times that were not written before, in their order, each once:
+ * " [00:12:31] [01:02:03]". */
+static void
+append_marks (LycheeAnswerWriter *writer, GString *text, GArray *times)
+{
+  g_array_sort (times, compare_times);
+  for (guint i = 0; i < times->len; i++) {
+    guint64 seconds = g_array_index (times, guint64, i);
+    gboolean marked = FALSE;
+
+    for (guint j = 0; j < writer->marked->len && !marked; j++)
+      marked = g_array_index (writer->marked, guint64, j) == seconds;
+    if (marked)
+      continue;
+    g_array_append_val (writer->marked, seconds);
+    g_string_append_printf (text, " [%02" G_GUINT64_FORMAT ":%02u:%02u]", seconds / 3600,
+        (guint) (seconds / 60 % 60), (guint) (seconds % 60));
+  }
+}
+
+void
+lychee_answer_writer_note_evidence (LycheeAnswerWriter *writer, GPtrArray *evidence)
+{
+  g_array_set_size (writer->times, 0);
+  for (guint i = 0; i < evidence->len; i++)
+    add_time (writer->times, ((LycheeEvidence *) g_ptr_array_index (evidence, i))->start);
+}
+
+/* Puts @length bytes of whole sentences, and behind the last of them the times that they are the
+ * first to rest on. */
+static void
+put_sentences (LycheeAnswerWriter *writer, const char *text, gsize length)
+{
+  g_autoptr (GString) marked = NULL;
+  gsize end = length;
+
+  if (!writer->marks || writer->json || length == 0) {
+    put_text (writer, text, length);
+    return;
+  }
+  while (end > 0 && g_ascii_isspace (text[end - 1]))
+    end--;
+  marked = g_string_new_len (text, end);
+  append_marks (writer, marked, writer->times);
+  g_string_append_len (marked, text + end, length - end);
+  put_text (writer, marked->str, marked->len);
+}
+
 void
 lychee_answer_writer_push (LycheeAnswerWriter *writer, const char *text)
 {
@@ -291,45 +362,8 @@ lychee_answer_writer_push (LycheeAnswerWriter *writer, const char *text)
   g_string_append (writer->pending, text);
   if (writer->stream == LYCHEE_STREAM_SENTENCE) {
     end = end_of_sentences (writer->pending);
-    put_text (writer, writer->pending->str, end);
+    put_sentences (writer, writer->pending->str, end);
     g_string_erase (writer->pending, 0, end);
-  }
-}
-
-static int
-compare_times (gconstpointer a, gconstpointer b)
-{
-  guint64 one = *(const guint64 *) a, other = *(const guint64 *) b;
-
-  return one < other ? -1 : one > other;
-}
-
-/* The times of the evidence, in their order, each once: " [00:12:31] [01:02:03]". */
-static void
-append_marks (GString *text, const GstStructure *description)
-{
-  const GValue *evidence = gst_structure_get_value (description, "evidence");
-  g_autoptr (GArray) times = g_array_new (FALSE, FALSE, sizeof (guint64));
-  guint64 before = G_MAXUINT64;
-
-  for (guint i = 0; evidence != NULL && i < gst_value_array_get_size (evidence); i++) {
-    guint64 start = GST_CLOCK_TIME_NONE;
-
-    gst_structure_get_uint64 (
-        gst_value_get_structure (gst_value_array_get_value (evidence, i)), "start", &start);
-    if (GST_CLOCK_TIME_IS_VALID (start)) {
-      start /= GST_SECOND;
-      g_array_append_val (times, start);
-    }
-  }
-  g_array_sort (times, compare_times);
-  for (guint i = 0; i < times->len; i++) {
-    guint64 seconds = g_array_index (times, guint64, i);
-
-    if (seconds != before)
-      g_string_append_printf (text, " [%02" G_GUINT64_FORMAT ":%02u:%02u]", seconds / 3600,
-          (guint) (seconds / 60 % 60), (guint) (seconds % 60));
-    before = seconds;
   }
 }
 
@@ -342,8 +376,19 @@ lychee_answer_writer_finish (LycheeAnswerWriter *writer, const GstStructure *des
       put_text (writer, writer->pending->str, writer->pending->len);
     put_json (writer, description, "answer");
   } else {
-    if (writer->marks)
-      append_marks (writer->pending, description);
+    if (writer->marks) {
+      const GValue *evidence = gst_structure_get_value (description, "evidence");
+
+      g_array_set_size (writer->times, 0);
+      for (guint i = 0; evidence != NULL && i < gst_value_array_get_size (evidence); i++) {
+        guint64 start = GST_CLOCK_TIME_NONE;
+
+        gst_structure_get_uint64 (
+            gst_value_get_structure (gst_value_array_get_value (evidence, i)), "start", &start);
+        add_time (writer->times, start);
+      }
+      append_marks (writer, writer->pending, writer->times);
+    }
     put_text (writer, writer->pending->str, writer->pending->len);
   }
   g_string_truncate (writer->pending, 0);
