@@ -15,12 +15,18 @@
  * there will be; less of it while the device computes. */
 #define LITTLE_UPKEEP 256
 
+/* A token is decoded densely up to so many: a search takes as long whatever the length, and reading
+ * this many keys does not take longer (docs/cuda.md counts it). LYCHEE_CUDA_SPARSE_FROM sets
+ * another number. */
+#define SPARSE_FROM 16384
+
 typedef struct {
   LycheeBackend parent;
   LycheeCuda *cuda;
   LycheeModel *model;
   LycheeCudaModel *weights; /* of the model */
   guint n_threads;          /* for upkeep */
+  guint sparse_from;        /* tokens */
 } CudaBackend;
 
 /* Upkeep of one pass, by several threads, layer by layer. */
@@ -332,9 +338,15 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (w->cache);
   LycheeCudaError local = { 0 };
+  LycheeAttentionOptions options;
   guint audit_layer;
   gboolean ok;
 
+  /* Counted as dense answers where sparse ones were asked for, as those within the budget are. */
+  options = w->options;
+  if (pass->n_tokens == 1)
+    options.budget = MAX (options.budget, b->sparse_from);
+  lychee_attention_set_options (w->attention, &options);
   lychee_attention_plan (w->attention, w->cache, pass->n_tokens);
   audit_layer = lychee_attention_get_audit_layer (w->attention);
   pass->audit_layer = audit_layer < hp->n_layers ? (int) audit_layer : -1;
@@ -426,6 +438,12 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaRes
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
+  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
+        "cpu");
+    return FALSE;
+  }
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend cannot read again what another backend let go of layers with a sliding "
@@ -525,6 +543,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
+  const char *from = g_getenv ("LYCHEE_CUDA_SPARSE_FROM");
   LycheeCudaModel *weights;
   CudaBackend *b;
 
@@ -559,6 +578,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   b->parent.n_vocab = lychee_model_get_n_vocab (model);
   b->weights = weights;
   b->n_threads = lychee_executor_get_n_threads (executor);
+  b->sparse_from = from ? (guint) g_ascii_strtoull (from, NULL, 10) : SPARSE_FROM;
   b->cuda = g_steal_pointer (&cuda);
   return &b->parent;
 }

@@ -83,6 +83,24 @@ lychee_cache_get_index_bytes (LycheeCache *cache)
 }
 
 void
+lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum)
+{
+  *sum = (LycheeIndexStats){ 0 };
+  g_mutex_lock (&cache->index_lock);
+  for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++) {
+    LycheeIndexStats stats;
+
+    if (!cache->indexes[i])
+      continue;
+    lychee_index_get_stats (cache->indexes[i], &stats);
+    sum->n_leaves += stats.n_leaves;
+    sum->n_coarse += stats.n_coarse;
+    sum->depth = MAX (sum->depth, stats.depth);
+  }
+  g_mutex_unlock (&cache->index_lock);
+}
+
+void
 lychee_cache_lock_index (LycheeCache *cache)
 {
   g_mutex_lock (&cache->index_lock);

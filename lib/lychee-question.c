@@ -22,6 +22,8 @@ struct _LycheeQuestion {
   char *system_prompt;
   guint64 from;
   guint64 to;
+  guint64 from_token;
+  guint64 to_token;
   guint max_tokens;
   LycheeSampler *sampler;
   char **stop;
@@ -50,7 +52,9 @@ G_DEFINE_FINAL_TYPE (LycheeQuestion, lychee_question, G_TYPE_OBJECT)
 
 static void
 lychee_question_init (LycheeQuestion *question)
-{}
+{
+  question->to_token = G_MAXUINT64;
+}
 
 static void
 lychee_question_finalize (GObject *object)
@@ -280,15 +284,32 @@ LycheeQuestion *
 lychee_question_copy (LycheeQuestion *question)
 {
   g_autoptr (LycheeSampler) sampler = NULL;
+  LycheeQuestion *copy;
 
   g_return_val_if_fail (LYCHEE_IS_QUESTION (question), NULL);
 
   if (question->sampler)
     sampler = lychee_sampler_copy (question->sampler);
-  return g_object_new (LYCHEE_TYPE_QUESTION, "prompt", question->prompt, "system-prompt",
+  copy = g_object_new (LYCHEE_TYPE_QUESTION, "prompt", question->prompt, "system-prompt",
       question->system_prompt, "from", question->from, "to", question->to, "max-tokens",
       question->max_tokens, "sampler", sampler, "stop", question->stop, "language",
       question->language, "evidence", question->evidence, NULL);
+  lychee_question_set_tokens (copy, question->from_token, question->to_token);
+  return copy;
+}
+
+void
+lychee_question_set_tokens (LycheeQuestion *question, guint64 from, guint64 to)
+{
+  question->from_token = from;
+  question->to_token = to;
+}
+
+void
+lychee_question_get_tokens (LycheeQuestion *question, guint64 *from, guint64 *to)
+{
+  *from = question->from_token;
+  *to = question->to_token;
 }
 
 /* Takes over text, which goes into a prompt and must be UTF-8. */

@@ -332,21 +332,26 @@ format_time (guint64 time)
       (guint) (seconds % 60));
 }
 
-/* Cuts the fork down to what was said in the time that is asked about. */
+/* Cuts the fork down to what was said in the time, or the tokens, that is asked about. */
 static gboolean
 cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
 {
-  guint begin = 0, end = 0, position, first = 0;
-  guint64 from, to;
+  guint begin = 0, end = 0, position, first = 0, start;
+  guint64 from, to, from_token, to_token;
   LycheeChunk *chunk;
+  gboolean tokens;
 
   lychee_question_get_range (question, &from, &to);
-  if (from == LYCHEE_TIME_NONE && to == LYCHEE_TIME_NONE)
+  lychee_question_get_tokens (question, &from_token, &to_token);
+  tokens = from_token > 0 || to_token < G_MAXUINT64;
+  if (from == LYCHEE_TIME_NONE && to == LYCHEE_TIME_NONE && !tokens)
     return TRUE;
+  lychee_cache_get_start (a->tail, &start);
   for (guint i = 0; (chunk = lychee_cache_get_chunk (a->tail, i, &position)); i++) {
     if (i == 0)
       first = position;
-    if (is_in_range (chunk, from, to)) {
+    if (tokens ? position - start >= from_token && position - start < to_token
+               : is_in_range (chunk, from, to)) {
       if (end == 0)
         begin = position;
       end = position + chunk->n_ids;

@@ -56,6 +56,28 @@ show_reading (Monitor *self)
   printf ("\n");
 }
 
+/* Milliseconds a token of question and answer, by what they went to. Threads that work at the same
+ * time count each, so parts may be more than the whole. */
+static void
+show_parts (const GstStructure *stats)
+{
+  static const char *const parts[] = { "search", "read", "rest", "merge", "upkeep" };
+  guint64 tokens = get (stats, "prompt-tokens") + get (stats, "answer-tokens");
+  double all = get_double (stats, "seconds"), sum = 0;
+
+  if (tokens == 0)
+    return;
+  printf ("a token   %8.2f ms:", 1000 * all / tokens);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
+    g_autofree char *name = g_strconcat ("seconds-", parts[i], NULL);
+    double seconds = get_double (stats, name);
+
+    sum += seconds;
+    printf (" %s %.2f,", parts[i], 1000 * seconds / tokens);
+  }
+  printf (" else %.2f\n", 1000 * MAX (all - sum, 0) / tokens);
+}
+
 /* Of the last answer. */
 static void
 show_attention (const GstStructure *stats)
@@ -108,6 +130,7 @@ show_decoder (GstElement *decoder)
                 g_value_get_boolean (gst_structure_get_value (stats, "truncated"))
             ? ", which is not whole"
             : "");
+    show_parts (stats);
     show_attention (stats);
   }
   gst_structure_free (stats);

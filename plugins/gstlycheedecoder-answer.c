@@ -126,10 +126,17 @@ end_answer (GstLycheeDecoder *self, LycheeAnswerWriter *writer, GstStructure *de
       GST_ELEMENT (self), gst_message_new_element (GST_OBJECT (self), description));
 }
 
+static void
+on_progress (LycheeQuestion *question, LycheeAnswer *so_far, gpointer writer)
+{
+  lychee_answer_writer_note_evidence (writer, lychee_answer_get_evidence (so_far));
+}
+
 static LycheeAnswerWriter *
 new_writer (GstLycheeDecoder *self, LycheeJob *job)
 {
   LycheeAsk *ask = lychee_job_get_ask (job);
+  LycheeAnswerWriter *writer;
   LycheeStream stream;
   gboolean marks;
 
@@ -137,7 +144,11 @@ new_writer (GstLycheeDecoder *self, LycheeJob *job)
   stream = self->stream;
   marks = self->marks;
   GST_OBJECT_UNLOCK (self);
-  return lychee_answer_writer_new (ask, ask->json, stream, marks, put_buffer, job);
+  writer = lychee_answer_writer_new (ask, ask->json, stream, marks, put_buffer, job);
+  /* What nobody is connected to costs nothing. The question is this job's own. */
+  if (marks && !ask->json && stream == LYCHEE_STREAM_SENTENCE)
+    g_signal_connect (ask->question, "progress", G_CALLBACK (on_progress), writer);
+  return writer;
 }
 
 void
@@ -172,6 +183,7 @@ gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data)
     report_failure (self, ask, error);
   else if (g_strcmp0 (finish, "empty") == 0 && ask->kind == LYCHEE_ASK_FINAL)
     GST_ELEMENT_WARNING (self, STREAM, WRONG_TYPE, ("%s", reason), (NULL));
+  g_signal_handlers_disconnect_by_func (ask->question, on_progress, writer);
   lychee_job_end (job);
   end_answer (self, writer, description);
 }

@@ -5,21 +5,29 @@
 #include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
+#include "lychee-question-private.h"
 #include "lychee-reading.h"
 
 static void
-ask_for_summary (GstLycheeDecoder *self, GstClockTime from, GstClockTime to)
+ask_for_summary (GstLycheeDecoder *self, GstClockTime from, GstClockTime to, guint64 tokens)
 {
   LycheeAsk *ask = gst_lychee_decoder_new_ask (self, LYCHEE_ASK_SUMMARY);
+  guint64 since = self->rolling.since;
 
   /* One that has not begun is part of this one. */
-  if (self->summary != NULL && lychee_answer_queue_withdraw (self->queue, self->summary))
+  if (self->summary != NULL && lychee_answer_queue_withdraw (self->queue, self->summary)) {
     from = self->summary_from;
-  lychee_question_set_range (ask->question, from, to);
+    since = self->summary_since;
+  }
+  if (GST_CLOCK_TIME_IS_VALID (to))
+    lychee_question_set_range (ask->question, from, to);
+  else /* what has no times has places */
+    lychee_question_set_tokens (ask->question, since, tokens);
   gst_lychee_decoder_submit (self, ask, NULL);
   g_clear_pointer (&self->summary, lychee_ask_unref);
   self->summary = ask;
   self->summary_from = from;
+  self->summary_since = since;
 }
 
 /* The transcript goes on at @time: now what was before is whole. */
@@ -35,7 +43,7 @@ advance (GstLycheeDecoder *self, GstClockTime time, GstClockTime end)
   tokens = self->tokens;
   GST_OBJECT_UNLOCK (self);
   if (lychee_rolling_advance (&self->rolling, time, end, tokens, &from, &to))
-    ask_for_summary (self, from, to);
+    ask_for_summary (self, from, to, tokens);
 }
 
 void

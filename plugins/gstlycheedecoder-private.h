@@ -58,7 +58,8 @@ struct _GstLycheeDecoder {
   LycheeRolling rolling;
   LycheeAsk *summary; /* the last rolling summary that was asked for */
   GstClockTime summary_from;
-  gboolean flushed; /* the next segment tells whether the transcript goes on */
+  guint64 summary_since; /* tokens */
+  gboolean flushed;      /* the next segment tells whether the transcript goes on */
   gboolean live;
 };
 

@@ -73,8 +73,8 @@ GST_DEBUG_CATEGORY (lychee_decoder_debug);
 #define DEFAULT_MAX_TOKENS 256
 #define DEFAULT_MAX_ANSWERS 1
 
-static const char *const settings_names[] = { "threads", "backend", "cuda-device", "attention",
-  "budget", "beam", "rest", "prefill", "audit", NULL };
+static const char *const settings_names[] = { "template", "threads", "backend", "cuda-device",
+  "attention", "budget", "beam", "rest", "prefill", "audit", NULL };
 
 static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
   "repetition-penalty", "seed", NULL };
@@ -107,7 +107,7 @@ static GstStaticPadTemplate sink_template =
     GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
         GST_STATIC_CAPS ("application/x-lychee-kv(" LYCHEE_CAPS_FEATURE_MEMORY_KV "), "
                          "layers = (int) [ 1, MAX ], kv-heads = (int) [ 1, MAX ], "
-                         "head-dim = (int) [ 1, MAX ], type = (string) f16"));
+                         "head-dim = (int) [ 1, MAX ], type = (string) { f16, q8_0 }"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC,
     GST_PAD_ALWAYS, GST_STATIC_CAPS ("text/x-raw, format = (string) utf8; application/x-json"));
@@ -224,11 +224,13 @@ install_output (GObjectClass *object_class)
   /**
    * lycheedecoder:marks:
    *
-   * Whether text ends with the times of its evidence: `[00:12:31]`.
+   * Whether text has the times of its evidence: `[00:12:31]`. With #lycheedecoder:stream as
+   * `sentence` each stands behind the first sentence by whose end it was found, otherwise they
+   * stand at the end.
    */
   g_object_class_install_property (object_class, PROP_MARKS,
       g_param_spec_boolean (
-          "marks", "Marks", "End text with the times of its evidence", FALSE, flags));
+          "marks", "Marks", "Put the times of its evidence into text", FALSE, flags));
 
   /**
    * lycheedecoder:stats:
@@ -241,8 +243,10 @@ install_output (GObjectClass *object_class)
    * attention did, where a query is one token, layer and KV head: `dense-queries`,
    * `dense-fallbacks` (sparse was asked for and the transcript shorter than the budget),
    * `sparse-queries`, `rows-visible` (keys that dense attention would have read for these),
-   * `rows-read`, `rows-estimated`, `nodes-scored`, `index-bytes` (uint64); with
-   * #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error` (double).
+   * `rows-read`, `rows-estimated`, `nodes-scored`, `index-bytes`, `index-leaves`, `index-coarse`,
+   * `index-depth` (uint64); with #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`,
+   * and seconds of all threads in its parts, `seconds-upkeep`, `seconds-search`, `seconds-read`,
+   * `seconds-rest`, `seconds-merge` (double).
    */
   g_object_class_install_property (object_class, PROP_STATS,
       g_param_spec_boxed ("stats", "Statistics",

@@ -26,7 +26,8 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   plain = gst_caps_new_simple ("application/x-lychee-kv", "model", G_TYPE_STRING,
       lychee_model_get_id (model), "layers", G_TYPE_INT, (int) lychee_model_get_n_layers (model),
       "kv-heads", G_TYPE_INT, (int) lychee_model_get_n_kv_heads (model), "head-dim", G_TYPE_INT,
-      (int) lychee_model_get_head_dim (model), "type", G_TYPE_STRING, "f16", NULL);
+      (int) lychee_model_get_head_dim (model), "type", G_TYPE_STRING,
+      gst_lychee_indexer_get_cache_type (self), NULL);
   g_object_unref (model);
   caps = gst_caps_copy (plain);
   gst_caps_set_features (caps, 0, gst_caps_features_new (LYCHEE_CAPS_FEATURE_MEMORY_KV, NULL));

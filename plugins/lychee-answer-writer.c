@@ -2,6 +2,7 @@
 #include "lychee-answer-writer.h"
 
 #include <json-glib/json-glib.h>
+#include <math.h>
 #include <string.h>
 #include <unicode/ubrk.h>
 #include <unicode/utext.h>
@@ -82,59 +83,88 @@ lychee_answer_describe (
 
 /* JSON */
 
-static gboolean add_field (GQuark field, const GValue *value, gpointer builder);
+/* Numbers are written here: json-glib writes 17 digits of them. */
+static void append_fields (GString *json, const GstStructure *structure);
 
 static void
-add_value (JsonBuilder *builder, const GValue *value)
+append_string (GString *json, const char *text)
+{
+  g_autoptr (JsonNode) node = json_node_init_string (json_node_alloc (), text);
+  g_autofree char *quoted = json_to_string (node, FALSE);
+
+  g_string_append (json, quoted);
+}
+
+/* Seconds to the thousandth, as good as they are measured; shares and what else there is to the
+ * millionth. */
+static void
+append_double (GString *json, const char *name, double value)
+{
+  double unit = strstr (name, "seconds") != NULL ? 1e3 : 1e6;
+  char digits[G_ASCII_DTOSTR_BUF_SIZE];
+
+  if (isfinite (value))
+    g_string_append (
+        json, g_ascii_formatd (digits, sizeof digits, "%.15g", round (value * unit) / unit));
+  else
+    g_string_append (json, "null");
+}
+
+static void
+append_value (GString *json, const char *name, const GValue *value)
 {
   if (GST_VALUE_HOLDS_ARRAY (value)) {
-    json_builder_begin_array (builder);
-    for (guint i = 0; i < gst_value_array_get_size (value); i++)
-      add_value (builder, gst_value_array_get_value (value, i));
-    json_builder_end_array (builder);
+    g_string_append_c (json, '[');
+    for (guint i = 0; i < gst_value_array_get_size (value); i++) {
+      if (i > 0)
+        g_string_append_c (json, ',');
+      append_value (json, name, gst_value_array_get_value (value, i));
+    }
+    g_string_append_c (json, ']');
   } else if (GST_VALUE_HOLDS_STRUCTURE (value)) {
-    json_builder_begin_object (builder);
-    gst_structure_foreach (gst_value_get_structure (value), add_field, builder);
-    json_builder_end_object (builder);
+    g_string_append_c (json, '{');
+    append_fields (json, gst_value_get_structure (value));
+    g_string_append_c (json, '}');
   } else if (G_VALUE_HOLDS_STRING (value) && g_value_get_string (value) != NULL) {
-    json_builder_add_string_value (builder, g_value_get_string (value));
+    append_string (json, g_value_get_string (value));
   } else if (G_VALUE_HOLDS_BOOLEAN (value)) {
-    json_builder_add_boolean_value (builder, g_value_get_boolean (value));
+    g_string_append (json, g_value_get_boolean (value) ? "true" : "false");
   } else if (G_VALUE_HOLDS_UINT (value)) {
-    json_builder_add_int_value (builder, g_value_get_uint (value));
+    g_string_append_printf (json, "%u", g_value_get_uint (value));
   } else if (G_VALUE_HOLDS_UINT64 (value) && g_value_get_uint64 (value) <= G_MAXINT64) {
-    json_builder_add_int_value (builder, g_value_get_uint64 (value));
+    g_string_append_printf (json, "%" G_GUINT64_FORMAT, g_value_get_uint64 (value));
   } else if (G_VALUE_HOLDS_DOUBLE (value)) {
-    json_builder_add_double_value (builder, g_value_get_double (value));
+    append_double (json, name, g_value_get_double (value));
   } else {
     /* No string, and no time. */
-    json_builder_add_null_value (builder);
+    g_string_append (json, "null");
   }
 }
 
-static gboolean
-add_field (GQuark field, const GValue *value, gpointer builder)
+static void
+append_fields (GString *json, const GstStructure *structure)
 {
-  json_builder_set_member_name (builder, g_quark_to_string (field));
-  add_value (builder, value);
-  return TRUE;
+  for (gint i = 0; i < gst_structure_n_fields (structure); i++) {
+    const char *name = gst_structure_nth_field_name (structure, i);
+
+    if (json->str[json->len - 1] != '{')
+      g_string_append_c (json, ',');
+    append_string (json, name);
+    g_string_append_c (json, ':');
+    append_value (json, name, gst_structure_get_value (structure, name));
+  }
 }
 
 char *
 lychee_structure_to_json (const GstStructure *structure, const char *type)
 {
-  g_autoptr (JsonBuilder) builder = json_builder_new ();
-  g_autoptr (JsonNode) root = NULL;
+  GString *json = g_string_new (NULL);
 
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "version");
-  json_builder_add_int_value (builder, LYCHEE_ANSWER_JSON_VERSION);
-  json_builder_set_member_name (builder, "type");
-  json_builder_add_string_value (builder, type);
-  gst_structure_foreach (structure, add_field, builder);
-  json_builder_end_object (builder);
-  root = json_builder_get_root (builder);
-  return json_to_string (root, FALSE);
+  g_string_append_printf (json, "{\"version\":%d,\"type\":", LYCHEE_ANSWER_JSON_VERSION);
+  append_string (json, type);
+  append_fields (json, structure);
+  g_string_append_c (json, '}');
+  return g_string_free (json, FALSE);
 }
 
 /* Writing */
@@ -150,6 +180,8 @@ struct _LycheeAnswerWriter {
   guint64 offset;
   gboolean begun;
   GString *pending; /* text that is not yet a whole sentence, or answer */
+  GArray *times;    /* of guint64: seconds of the evidence so far */
+  GArray *marked;   /* likewise: those that were written */
 };
 
 LycheeAnswerWriter *
@@ -165,6 +197,8 @@ lychee_answer_writer_new (LycheeAsk *ask, gboolean json, LycheeStream stream, gb
   writer->put = put;
   writer->user_data = user_data;
   writer->pending = g_string_new (NULL);
+  writer->times = g_array_new (FALSE, FALSE, sizeof (guint64));
+  writer->marked = g_array_new (FALSE, FALSE, sizeof (guint64));
   return writer;
 }
 
@@ -173,6 +207,8 @@ lychee_answer_writer_free (LycheeAnswerWriter *writer)
 {
   lychee_ask_unref (writer->ask);
   g_string_free (writer->pending, TRUE);
+  g_array_unref (writer->times);
+  g_array_unref (writer->marked);
   g_free (writer);
 }
 
@@ -249,6 +285,71 @@ end_of_sentences (const GString *text)
   return end;
 }
 
+static int
+compare_times (gconstpointer a, gconstpointer b)
+{
+  guint64 one = *(const guint64 *) a, other = *(const guint64 *) b;
+
+  return one < other ? -1 : one > other;
+}
+
+static void
+add_time (GArray *times, guint64 start)
+{
+  if (!GST_CLOCK_TIME_IS_VALID (start))
+    return;
+  start /= GST_SECOND;
+  g_array_append_val (times, start);
+}
+
+/* Those of @times that were not written before, in their order, each once:
+ * " [00:12:31] [01:02:03]". */
+static void
+append_marks (LycheeAnswerWriter *writer, GString *text, GArray *times)
+{
+  g_array_sort (times, compare_times);
+  for (guint i = 0; i < times->len; i++) {
+    guint64 seconds = g_array_index (times, guint64, i);
+    gboolean marked = FALSE;
+
+    for (guint j = 0; j < writer->marked->len && !marked; j++)
+      marked = g_array_index (writer->marked, guint64, j) == seconds;
+    if (marked)
+      continue;
+    g_array_append_val (writer->marked, seconds);
+    g_string_append_printf (text, " [%02" G_GUINT64_FORMAT ":%02u:%02u]", seconds / 3600,
+        (guint) (seconds / 60 % 60), (guint) (seconds % 60));
+  }
+}
+
+void
+lychee_answer_writer_note_evidence (LycheeAnswerWriter *writer, GPtrArray *evidence)
+{
+  g_array_set_size (writer->times, 0);
+  for (guint i = 0; i < evidence->len; i++)
+    add_time (writer->times, ((LycheeEvidence *) g_ptr_array_index (evidence, i))->start);
+}
+
+/* Puts @length bytes of whole sentences, and behind the last of them the times that they are the
+ * first to rest on. */
+static void
+put_sentences (LycheeAnswerWriter *writer, const char *text, gsize length)
+{
+  g_autoptr (GString) marked = NULL;
+  gsize end = length;
+
+  if (!writer->marks || writer->json || length == 0) {
+    put_text (writer, text, length);
+    return;
+  }
+  while (end > 0 && g_ascii_isspace (text[end - 1]))
+    end--;
+  marked = g_string_new_len (text, end);
+  append_marks (writer, marked, writer->times);
+  g_string_append_len (marked, text + end, length - end);
+  put_text (writer, marked->str, marked->len);
+}
+
 void
 lychee_answer_writer_push (LycheeAnswerWriter *writer, const char *text)
 {
@@ -261,45 +362,8 @@ lychee_answer_writer_push (LycheeAnswerWriter *writer, const char *text)
   g_string_append (writer->pending, text);
   if (writer->stream == LYCHEE_STREAM_SENTENCE) {
     end = end_of_sentences (writer->pending);
-    put_text (writer, writer->pending->str, end);
+    put_sentences (writer, writer->pending->str, end);
     g_string_erase (writer->pending, 0, end);
-  }
-}
-
-static int
-compare_times (gconstpointer a, gconstpointer b)
-{
-  guint64 one = *(const guint64 *) a, other = *(const guint64 *) b;
-
-  return one < other ? -1 : one > other;
-}
-
-/* The times of the evidence, in their order, each once: " [00:12:31] [01:02:03]". */
-static void
-append_marks (GString *text, const GstStructure *description)
-{
-  const GValue *evidence = gst_structure_get_value (description, "evidence");
-  g_autoptr (GArray) times = g_array_new (FALSE, FALSE, sizeof (guint64));
-  guint64 before = G_MAXUINT64;
-
-  for (guint i = 0; evidence != NULL && i < gst_value_array_get_size (evidence); i++) {
-    guint64 start = GST_CLOCK_TIME_NONE;
-
-    gst_structure_get_uint64 (
-        gst_value_get_structure (gst_value_array_get_value (evidence, i)), "start", &start);
-    if (GST_CLOCK_TIME_IS_VALID (start)) {
-      start /= GST_SECOND;
-      g_array_append_val (times, start);
-    }
-  }
-  g_array_sort (times, compare_times);
-  for (guint i = 0; i < times->len; i++) {
-    guint64 seconds = g_array_index (times, guint64, i);
-
-    if (seconds != before)
-      g_string_append_printf (text, " [%02" G_GUINT64_FORMAT ":%02u:%02u]", seconds / 3600,
-          (guint) (seconds / 60 % 60), (guint) (seconds % 60));
-    before = seconds;
   }
 }
 
@@ -312,8 +376,19 @@ lychee_answer_writer_finish (LycheeAnswerWriter *writer, const GstStructure *des
       put_text (writer, writer->pending->str, writer->pending->len);
     put_json (writer, description, "answer");
   } else {
-    if (writer->marks)
-      append_marks (writer->pending, description);
+    if (writer->marks) {
+      const GValue *evidence = gst_structure_get_value (description, "evidence");
+
+      g_array_set_size (writer->times, 0);
+      for (guint i = 0; evidence != NULL && i < gst_value_array_get_size (evidence); i++) {
+        guint64 start = GST_CLOCK_TIME_NONE;
+
+        gst_structure_get_uint64 (
+            gst_value_get_structure (gst_value_array_get_value (evidence, i)), "start", &start);
+        add_time (writer->times, start);
+      }
+      append_marks (writer, writer->pending, writer->times);
+    }
     put_text (writer, writer->pending->str, writer->pending->len);
   }
   g_string_truncate (writer->pending, 0);

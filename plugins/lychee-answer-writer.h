@@ -37,10 +37,13 @@ typedef void (*LycheePutFunc) (GstBuffer *buffer, gpointer user_data);
  * question. */
 typedef struct _LycheeAnswerWriter LycheeAnswerWriter;
 
-/* @marks: text ends with the times of its evidence. */
+/* @marks: text has the times of its evidence: with LYCHEE_STREAM_SENTENCE behind the first sentence
+ * by whose end each was found, and at the end in any case. */
 LycheeAnswerWriter *lychee_answer_writer_new (LycheeAsk *ask, gboolean json, LycheeStream stream,
     gboolean marks, LycheePutFunc put, gpointer user_data);
 void lychee_answer_writer_free (LycheeAnswerWriter *writer);
+/* What the answer rests on so far: LycheeEvidence. */
+void lychee_answer_writer_note_evidence (LycheeAnswerWriter *writer, GPtrArray *evidence);
 void lychee_answer_writer_push (LycheeAnswerWriter *writer, const char *text);
 /* @description: of lychee_answer_describe(), whose evidence is marked. */
 void lychee_answer_writer_finish (LycheeAnswerWriter *writer, const GstStructure *description);

@@ -30,6 +30,7 @@ lychee_rolling_advance (LycheeRolling *rolling, GstClockTime time, GstClockTime 
 
   *from = rolling->from;
   *to = until;
+  rolling->since = rolling->from_tokens;
   rolling->from = until;
   rolling->from_tokens = tokens;
   return TRUE;

@@ -9,6 +9,7 @@ G_BEGIN_DECLS
 typedef struct {
   GstClockTime interval; /* of stream time; 0: no matter */
   guint64 tokens;        /* of the transcript; 0: no matter */
+  guint64 since;         /* at so many tokens the summary begins that was last due */
   /*< private >*/
   GstClockTime from;   /* where the next one begins, or none */
   guint64 from_tokens; /* at so many tokens */

@@ -135,12 +135,15 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
   GObject *session;
 
   g_value_set_object (add_property (&all, "model", LYCHEE_TYPE_MODEL), model);
-  if (format != LYCHEE_CHAT_FORMAT_UNKNOWN)
-    g_value_set_enum (add_property (&all, "template", LYCHEE_TYPE_CHAT_FORMAT), format);
   GST_OBJECT_LOCK (lock_of);
-  for (guint i = 0; i < n; i++)
-    g_value_copy (&settings->values[i],
-        add_property (&all, settings->names[i], G_VALUE_TYPE (&settings->values[i])));
+  for (guint i = 0; i < n; i++) {
+    GValue *value = add_property (&all, settings->names[i], G_VALUE_TYPE (&settings->values[i]));
+
+    g_value_copy (&settings->values[i], value);
+    if (G_VALUE_TYPE (value) == LYCHEE_TYPE_CHAT_FORMAT &&
+        g_value_get_enum (value) == LYCHEE_CHAT_FORMAT_UNKNOWN)
+      g_value_set_enum (value, format);
+  }
   GST_OBJECT_UNLOCK (lock_of);
 
   session = g_object_new_with_properties (LYCHEE_TYPE_SESSION, all.n, all.names, all.values);

@@ -25,8 +25,8 @@ void lychee_settings_clear (LycheeSettings *settings);
 /* FALSE if @id is none of them. Under the element's object lock. */
 gboolean lychee_settings_set (LycheeSettings *settings, guint id, const GValue *value);
 gboolean lychee_settings_get (LycheeSettings *settings, guint id, GValue *value);
-/* (transfer full): a session with these values. @cache: (nullable). @format: UNKNOWN where
- * it is one of the settings, or the model's. Takes the object lock of @lock_of meanwhile. */
+/* (transfer full): a session with these values. @cache: (nullable). @format: the "template" where
+ * that setting names none. Takes the object lock of @lock_of meanwhile. */
 LycheeSession *lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of,
     LycheeModel *model, LycheeCache *cache, LycheeChatFormat format);
 

@@ -23,4 +23,4 @@ plugin_init (GstPlugin *plugin)
 
 GST_PLUGIN_DEFINE (GST_VERSION_MAJOR, GST_VERSION_MINOR, lychee,
     "Answers and summaries of long live transcripts by a language model, from an indexed KV cache",
-    plugin_init, PACKAGE_VERSION, "LGPL", PACKAGE, "Unknown package origin")
+    plugin_init, PACKAGE_VERSION, "LGPL", PACKAGE, PACKAGE_ORIGIN)

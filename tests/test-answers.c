@@ -6,6 +6,7 @@
 #include "lychee-answer-writer.h"
 #include "lychee-rolling.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -130,6 +131,44 @@ test_marks (gconstpointer data)
   g_assert_cmpstr (written, ==, test->expected);
 }
 
+/* Each time stands behind the first sentence that rests on it. */
+static void
+test_sentence_marks (void)
+{
+  static const struct {
+    int times[2]; /* so far */
+    const char *piece;
+  } steps[] = { { { 5, -1 }, "One" }, { { 5, -1 }, ". Two" }, { { 9, 5 }, ", and. T" },
+    { { 9, 5 }, "hree. F" }, { { 9, 5 }, "our" } };
+  LycheeAsk *ask = lychee_ask_new (LYCHEE_ASK_QUESTION, lychee_question_new ("What?"));
+  g_autoptr (GstStructure) description = gst_structure_new_empty ("answer");
+  Written written = { g_ptr_array_new_with_free_func (g_free) };
+  LycheeAnswerWriter *writer =
+      lychee_answer_writer_new (ask, FALSE, LYCHEE_STREAM_SENTENCE, TRUE, put, &written);
+  g_autofree char *joined = NULL;
+
+  ask->time = 5 * GST_SECOND;
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++) {
+    LycheeEvidence evidence[2] = { { 0 } };
+    g_autoptr (GPtrArray) so_far = g_ptr_array_new ();
+
+    for (guint j = 0; j < 2; j++) {
+      evidence[j].start = steps[i].times[j] < 0 ? GST_CLOCK_TIME_NONE
+                                                : (GstClockTime) steps[i].times[j] * GST_SECOND;
+      g_ptr_array_add (so_far, &evidence[j]);
+    }
+    lychee_answer_writer_note_evidence (writer, so_far);
+    lychee_answer_writer_push (writer, steps[i].piece);
+  }
+  lychee_answer_writer_finish (writer, description);
+  lychee_answer_writer_free (writer);
+  g_ptr_array_add (written.texts, NULL);
+  joined = g_strjoinv ("|", (char **) written.texts->pdata);
+  g_assert_cmpstr (joined, ==, "One. [00:00:05] |Two, and. [00:00:09] |Three. |Four");
+  g_ptr_array_unref (written.texts);
+  lychee_ask_unref (ask);
+}
+
 static void
 test_json (void)
 {
@@ -147,6 +186,37 @@ test_json (void)
   g_assert_nonnull (strstr (token, "\"evidence\":[{\"start\":2000000000},{\"start\":null}]"));
   g_assert_true (g_str_has_prefix (answer, "{\"version\":1,\"type\":\"answer\""));
   g_assert_null (strchr (answer, '|'));
+}
+
+/* Numbers have the digits that mean something, whatever the locale. */
+static void
+test_json_numbers (void)
+{
+  static const struct {
+    const char *name;
+    double value;
+    const char *written;
+  } numbers[] = {
+    { "seconds", 8.556648, "8.557" },
+    { "seconds-to-first", 0.0004, "0" },
+    { "seconds", 86399.9994, "86399.999" },
+    { "seconds", 2, "2" },
+    { "weight", 1 / 3.0, "0.333333" },
+    { "weight", 1, "1" },
+    { "weight", NAN, "null" },
+    { "weight", INFINITY, "null" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++) {
+    GstStructure *structure =
+        gst_structure_new ("x", numbers[i].name, G_TYPE_DOUBLE, numbers[i].value, NULL);
+    g_autofree char *json = lychee_structure_to_json (structure, "t");
+    g_autofree char *expected = g_strdup_printf (
+        "{\"version\":1,\"type\":\"t\",\"%s\":%s}", numbers[i].name, numbers[i].written);
+
+    g_assert_cmpstr (json, ==, expected);
+    gst_structure_free (structure);
+  }
 }
 
 /* Each step: the transcript goes on at a time with so many tokens, and what is due then. */
@@ -251,12 +321,14 @@ main (int argc, char **argv)
 
     g_test_add_data_func (name, &texts[i], test_text);
   }
+  g_test_add_func ("/answers/sentence-marks", test_sentence_marks);
   for (guint i = 0; i < G_N_ELEMENTS (marks); i++) {
     g_autofree char *name = g_strdup_printf ("/answers/marks/%u", i);
 
     g_test_add_data_func (name, &marks[i], test_marks);
   }
   g_test_add_func ("/answers/json", test_json);
+  g_test_add_func ("/answers/json/numbers", test_json_numbers);
   g_test_add_func ("/answers/rolling/interval", test_rolling_interval);
   g_test_add_func ("/answers/rolling/tokens", test_rolling_tokens);
   g_test_add_func ("/answers/rolling/both", test_rolling_both);

@@ -869,6 +869,67 @@ test_pause (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+/* The decoder puts a question as its own template says, where it has one. */
+static void
+test_template (void)
+{
+  static const char *const templates[] = { "unknown", "chatml", "plain" };
+  guint tokens[G_N_ELEMENTS (templates)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (templates); i++) {
+    g_autofree char *line = g_strconcat (CHAIN "template=", templates[i], NULL);
+    GstMessage *message;
+    Chain chain;
+
+    test_chain_init (&chain, line, TEST_TEXT_CAPS);
+    test_chain_say_much (&chain, 0, 3);
+    g_free (ask (&chain, "What is said?", NULL));
+    message = wait_answer (&chain, NULL, NULL);
+    tokens[i] = test_get_uint (message, "prompt-tokens");
+    gst_message_unref (message);
+    end (&chain);
+    test_chain_clear (&chain);
+  }
+  /* What the indexer found is that of the file. */
+  g_assert_cmpuint (tokens[0], ==, tokens[1]);
+  g_assert_cmpuint (tokens[0], !=, tokens[2]);
+}
+
+/* A text without times is summarised by its tokens, each part once. */
+static void
+test_interval_without_times (void)
+{
+  Chain chain;
+  GstMessage *message;
+  guint n = 0, all = 0;
+
+  test_chain_init (&chain,
+      READ "! lycheedecoder name=d model=MODEL prompt=\"\" max-tokens=5 interval-tokens=100",
+      TEST_TEXT_CAPS);
+  for (guint i = 0; i < 50; i++)
+    g_assert_cmpint (
+        gst_harness_push (chain.harness, test_text_buffer ("This is a line of the talk. ", -1,
+                                             GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE)),
+        ==, GST_FLOW_OK);
+  end (&chain);
+  while ((message = gst_bus_pop_filtered (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
+    if (gst_message_has_name (message, "lychee-answer")) {
+      guint tokens = test_get_uint (message, "transcript-tokens");
+
+      g_assert_cmpuint (tokens, >=, 100);
+      g_assert_cmpuint (get_time (message, "to"), ==, GST_CLOCK_TIME_NONE);
+      all += tokens;
+      n++;
+    } else if (gst_message_has_name (message, "lychee-progress")) {
+      /* What no summary is about yet is less than is new for one. */
+      g_assert_cmpuint (all, <=, test_get_uint (message, "tokens"));
+    }
+    gst_message_unref (message);
+  }
+  g_assert_cmpuint (n, >=, 2);
+  test_chain_clear (&chain);
+}
+
 /* Notes, at the decoder, what waits to be read and what was answered meanwhile. */
 typedef struct {
   gint pieces; /* atomic, of answers */
@@ -975,6 +1036,7 @@ static void
 add_tests (void)
 {
   g_test_add_func ("/ask/backlog", test_backlog);
+  g_test_add_func ("/ask/template", test_template);
   g_test_add_data_func ("/ask/last-words", GINT_TO_POINTER (FALSE), test_last_words);
   g_test_add_data_func ("/ask/last-words/late", GINT_TO_POINTER (TRUE), test_last_words);
   static const BadOptions bad[] = {
@@ -1016,6 +1078,7 @@ add_tests (void)
   g_test_add_func ("/ask/interval/time", test_interval);
   g_test_add_func ("/ask/interval/merged", test_interval_merged);
   g_test_add_func ("/ask/interval/tokens", test_interval_tokens);
+  g_test_add_func ("/ask/interval/without-times", test_interval_without_times);
   g_test_add_data_func ("/ask/latency/live", "", test_latency);
   g_test_add_data_func ("/ask/latency/not-live", NULL, test_latency);
   g_test_add_func ("/ask/qos", test_qos);

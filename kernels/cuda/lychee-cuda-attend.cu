@@ -12,6 +12,7 @@
 #define ROWS 8
 #define WARPS 4
 #define THREADS (WARPS * 32)
+#define MAX_RESIDENT 4 /* more blocks of a processor at a time read no faster */
 
 template <typename T, int D> struct Shape {
   static const int keys = D <= 128 ? 64 : 32; /* of a tile */
@@ -389,6 +390,19 @@ int
 lychee_cuda_has_head_dim (int d)
 {
   return lychee_with_head_dim (d, [] (auto) { return 0; }) == 0;
+}
+
+int
+lychee_cuda_attend_blocks (int head_dim, size_t shared)
+{
+  int n = 0;
+
+  lychee_with_head_dim (head_dim, [&] (auto dim) {
+    /* A block costs a KiB besides. */
+    n = (int) (shared / (Shape<__half, decltype (dim)::value>::shared + 1024));
+    return 0;
+  });
+  return n < 1 ? 1 : n > MAX_RESIDENT ? MAX_RESIDENT : n;
 }
 
 int

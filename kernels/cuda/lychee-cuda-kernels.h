@@ -226,6 +226,8 @@ typedef struct {
 } LycheeCudaAttend;
 /* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout. */
 int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
+/* How many of its blocks a processor with so many bytes of shared memory runs at a time. */
+int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
 int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
 

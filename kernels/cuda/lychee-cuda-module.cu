@@ -60,6 +60,7 @@ open_device (int ordinal, LycheeCudaDevice **device, LycheeCudaError *error)
   *device = new LycheeCudaDevice ();
   (*device)->ordinal = ordinal;
   (*device)->n_processors = properties.multiProcessorCount;
+  (*device)->shared = properties.sharedMemPerMultiprocessor;
   snprintf (
       (*device)->name, sizeof (*device)->name, "%s (CUDA device %d)", properties.name, ordinal);
   return 0;

@@ -12,7 +12,6 @@
 #define GATHER_KEYS 64 /* of sparse attention */
 #define REST_NODES 64  /* of a split of the rest */
 #define MAX_REST_SPLITS 16
-#define WAVES 3        /* blocks of a launch for each processor of the device */
 #define FEW_QUERIES 32 /* of a KV head, for which lychee_cuda_attend is better */
 
 static bool
@@ -49,11 +48,15 @@ round_up (int n)
   return divide_up (n, step) * step;
 }
 
-/* Splits that occupy the device, if there are keys enough for them. */
+/* Splits that occupy the device, if there are keys enough for them, and in one go: a few blocks
+ * that come after the others would take as long as all of these. */
 static int
 plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
 {
-  int most = w->model->device->n_processors * WAVES / (w->model->hparams.n_kv_heads * n_blocks);
+  const LycheeCudaDevice *device = w->model->device;
+  const LycheeCudaHparams &h = w->model->hparams;
+  int resident = lychee_cuda_attend_blocks (h.head_dim, device->shared);
+  int most = device->n_processors * resident / (h.n_kv_heads * n_blocks);
 
   return clamp (divide_up (n_keys, least), 1, most < 1 ? 1 : most);
 }

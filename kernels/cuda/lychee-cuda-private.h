@@ -9,6 +9,7 @@
 struct LycheeCudaDevice {
   int ordinal;
   int n_processors;
+  size_t shared; /* of a processor */
   char name[300];
 };
 

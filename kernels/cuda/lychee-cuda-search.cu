@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Search of an index with granularity token: what lib/lychee-index-search.c does, with the same
- * formulas and choices, a block a KV head. All of it is one kernel: its steps are short, and each
- * needs all of the one before. */
+ * formulas and choices. Coarse nodes are scored by as many blocks as there is work for; what
+ * follows is one kernel, a block a KV head: its steps are short, and each needs all of the one
+ * before. */
 
 #include "lychee-cuda-device.cuh"
 
 #define THREADS 512
 #define WARPS (THREADS / 32)
-#define MAP_BITS (1 << 17) /* rows that are brought into order at a time */
+#define SCORE_THREADS 128
+#define SCORE_NODES (SCORE_THREADS / 8) /* that a block scores at a time */
+#define SCORE_BLOCKS 1024               /* of a launch, about */
+#define MAP_BITS (1 << 17)              /* rows that are brought into order at a time */
 #define MAP_WORDS (MAP_BITS / 32)
 #define MAX_SHARED (96 << 10)
 
@@ -24,14 +28,63 @@ struct Search {
   unsigned *map;             /* [MAP_WORDS] */
 };
 
+/* The queries of a job. */
+static __device__ __forceinline__ Search
+begin_search (const LycheeCudaSearch &p, int job, int n_blocks)
+{
+  Search s;
+
+  s.job = job;
+  s.kv_head = job / n_blocks;
+  s.first_token = job % n_blocks * p.block_tokens;
+  s.n_tokens = min (p.block_tokens, p.n_tokens - s.first_token);
+  s.n_queries = s.n_tokens * (p.n_heads / p.n_kv_heads);
+  s.dim = p.head_dim;
+  s.head = p.heads[s.kv_head];
+  return s;
+}
+
+/* What is read in any case; returns how many rows more may be, or -1 if all are read. */
+static __device__ __forceinline__ int
+find_budget (
+    const LycheeCudaSearch &p, const Search &s, LycheeCudaSelection *selection, int *certain)
+{
+  LycheeCudaStep step = *p.step;
+  int budget;
+
+  selection->n_sinks = step.skip > 0 ? step.head : min (p.sinks, step.first);
+  selection->recent = max (s.head.end, selection->n_sinks + step.skip);
+  selection->n_rest = 0;
+  *certain = selection->n_sinks + step.first - selection->recent;
+  budget = max (0, p.budget - *certain);
+  return s.head.end - s.head.begin <= budget ? -1 : budget;
+}
+
+static __device__ __forceinline__ void
+load_queries (const LycheeCudaSearch &p, const Search &s, float *q)
+{
+  int group = p.n_heads / p.n_kv_heads;
+
+  for (int i = threadIdx.x; i < s.n_queries * s.dim; i += blockDim.x) {
+    int row = i / s.dim;
+
+    q[i] =
+        p.q[((size_t) (s.first_token + row / group) * p.n_heads + s.kv_head * group + row % group) *
+                s.dim +
+            i % s.dim];
+  }
+  __syncthreads ();
+}
+
 /* Logits of coarse nodes: 8 lanes a node, each code read once for all queries. */
 static __device__ __forceinline__ void
 score_nodes (const LycheeCudaSearch &p, const Search &s)
 {
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8, words = s.dim / 4;
+  int part = threadIdx.x % 8, words = s.dim / 4;
 
-  for (int base = warp * 4; base < s.head.n_nodes; base += WARPS * 4) {
-    int at = base + lane / 8;
+  for (int base = blockIdx.x * SCORE_NODES; base < s.head.n_nodes;
+       base += gridDim.x * SCORE_NODES) {
+    int at = base + threadIdx.x / 8;
     bool there = at < s.head.n_nodes;
     const LycheeCudaNode *node = s.head.nodes[there ? at : 0];
     const unsigned *code = reinterpret_cast<const unsigned *> (lychee_node_codes (node));
@@ -61,7 +114,22 @@ score_nodes (const LycheeCudaSearch &p, const Search &s)
     if (part == 0 && there)
       p.count[(size_t) s.job * p.max_nodes + at] = (int) node->n_rows;
   }
-  __syncthreads ();
+}
+
+__global__ void
+__launch_bounds__ (SCORE_THREADS) score_kernel (LycheeCudaSearch p)
+{
+  LYCHEE_DYNAMIC_SHARED (memory);
+  float *q = reinterpret_cast<float *> (memory);
+  Search s = begin_search (p, blockIdx.y, gridDim.y / p.n_kv_heads);
+  LycheeCudaSelection selection;
+  int certain;
+
+  if (find_budget (p, s, &selection, &certain) < 0)
+    return;
+  load_queries (p, s, q);
+  s.q = q;
+  score_nodes (p, s);
 }
 
 /* weight = exp (z - most), a warp a query; @z and @weight may be the same. */
@@ -273,13 +341,17 @@ list_rows (const LycheeCudaSearch &p, const Search &s, int n_leaves)
     for (int i = threadIdx.x; i < MAP_WORDS; i += THREADS)
       s.map[i] = 0;
     __syncthreads ();
-    for (int leaf = threadIdx.x / 32; leaf < n_leaves; leaf += WARPS) {
+    /* 8 threads a leaf: few have many rows, and most are not read. */
+    for (int leaf = threadIdx.x / 8; leaf < n_leaves; leaf += THREADS / 8) {
       int read = p.leaf_read[at_leaf + leaf], i = p.leaf_node[at_leaf + leaf];
+
+      if (read == 0)
+        continue;
       const LycheeCudaNode *node = s.head.nodes[opened[2 * i]];
       const int *ids = lychee_node_ids (node, s.dim);
 
       ids += lychee_node_leaves (node, s.dim)[leaf - opened[2 * i + 1]].first;
-      for (int r = threadIdx.x % 32; r < read; r += 32) {
+      for (int r = threadIdx.x % 8; r < read; r += 8) {
         unsigned bit = (unsigned) (ids[r] - base);
 
         if (bit < MAP_BITS)
@@ -344,20 +416,13 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
   LYCHEE_SHARED (int, bins, 256);
   LYCHEE_SHARED (int, found, 2);
   LYCHEE_DYNAMIC_SHARED (memory);
-  int n_blocks = gridDim.x / p.n_kv_heads, group = p.n_heads / p.n_kv_heads;
-  int block_queries = p.block_tokens * group, certain, budget, total;
+  int block_queries = p.block_tokens * (p.n_heads / p.n_kv_heads), certain, budget, total;
   int n_opened = 0, n_leaves = 0, n_rows = 0;
   LycheeCudaSelection selection;
   float *node_most;
   Search s;
 
-  s.job = blockIdx.x;
-  s.kv_head = s.job / n_blocks;
-  s.first_token = s.job % n_blocks * p.block_tokens;
-  s.n_tokens = min (p.block_tokens, p.n_tokens - s.first_token);
-  s.n_queries = s.n_tokens * group;
-  s.dim = p.head_dim;
-  s.head = p.heads[s.kv_head];
+  s = begin_search (p, blockIdx.x, gridDim.x / p.n_kv_heads);
   s.scratch = scratch;
   s.bins = bins;
   s.found = found;
@@ -370,13 +435,8 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
   s.map = reinterpret_cast<unsigned *> (s.times + block_queries);
 
   total = s.head.end - s.head.begin;
-  LycheeCudaStep step = *p.step;
-  selection.n_sinks = step.skip > 0 ? step.head : min (p.sinks, step.first);
-  selection.recent = max (s.head.end, selection.n_sinks + step.skip);
-  selection.n_rest = 0;
-  certain = selection.n_sinks + step.first - selection.recent;
-  budget = max (0, p.budget - certain);
-  if (total <= budget) {
+  budget = find_budget (p, s, &selection, &certain);
+  if (budget < 0) {
     for (int i = threadIdx.x; i < total; i += THREADS)
       p.selected[(size_t) s.job * p.budget + i] = s.head.begin + i;
     n_rows = total;
@@ -390,15 +450,7 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
     const int *leaf_count = p.leaf_count + (size_t) s.job * p.max_leaves;
     const int *count = p.count + (size_t) s.job * p.max_nodes;
 
-    for (int i = threadIdx.x; i < s.n_queries * s.dim; i += THREADS) {
-      int row = i / s.dim;
-
-      q[i] = p.q[((size_t) (s.first_token + row / group) * p.n_heads + s.kv_head * group +
-                     row % group) *
-                     s.dim +
-                 i % s.dim];
-    }
-    __syncthreads ();
+    load_queries (p, s, q);
     for (int i = threadIdx.x / 32; i < s.n_queries; i += WARPS) {
       float sum = 0;
 
@@ -408,7 +460,7 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
       if (threadIdx.x % 32 == 0)
         s.times[i] = LYCHEE_LEAF_SPREADS * p.scale * sqrtf (sum);
     }
-    score_nodes (p, s);
+    __syncthreads ();
     weigh (s, z, weight, p.max_nodes, s.head.n_nodes);
     for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
       node_most[i] = s.most[i];
@@ -485,15 +537,25 @@ lychee_cuda_search_block_tokens (int dim, int n_heads, int n_kv_heads)
 int
 lychee_cuda_search (const LycheeCudaSearch *p, cudaStream_t stream)
 {
-  size_t shared = get_shared (p->head_dim, p->block_tokens * (p->n_heads / p->n_kv_heads));
   int status, n_blocks = (p->n_tokens + p->block_tokens - 1) / p->block_tokens;
+  int jobs = p->n_kv_heads * n_blocks, score_blocks, most;
+  int queries = p->block_tokens * (p->n_heads / p->n_kv_heads);
+  size_t shared = get_shared (p->head_dim, queries);
 
   if (p->n_tokens == 0)
     return 0;
   if (p->head_dim % 16 != 0 || p->head_dim > 256 || shared > MAX_SHARED)
     return (int) cudaErrorInvalidValue;
   status = lychee_allow_shared (search_kernel, MAX_SHARED);
+  if (!status)
+    status = lychee_allow_shared (score_kernel, MAX_SHARED);
   if (status)
     return status;
-  return lychee_launch (search_kernel, p->n_kv_heads * n_blocks, THREADS, shared, stream, *p);
+  score_blocks = (p->max_nodes + SCORE_NODES - 1) / SCORE_NODES;
+  most = SCORE_BLOCKS / jobs > 1 ? SCORE_BLOCKS / jobs : 1;
+  status = lychee_launch (score_kernel, dim3 (score_blocks < most ? score_blocks : most, jobs),
+      SCORE_THREADS, queries * p->head_dim * sizeof (float), stream, *p);
+  if (status)
+    return status;
+  return lychee_launch (search_kernel, jobs, THREADS, shared, stream, *p);
 }

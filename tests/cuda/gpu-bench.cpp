@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Measures what tests/gpu-check reports, as JSON on stdout: the device's bandwidth, attention and
- * search for the head layout of Llama 3.1 8B, and whole tokens of a model of that size with random
- * weights. With --small: shapes for the emulator, to see that it runs. */
+/* Measures what tests/gpu-check reports: the device's bandwidth, attention and search for the head
+ * layout of Llama 3.1 8B, and whole tokens of a model of that size with random weights. A table
+ * goes to stderr, and each result, as soon as it is there, to stdout, as a line of JSON: what was
+ * measured before something failed is not lost. With --small: shapes for the emulator, to see that
+ * it runs. */
 
 #include <time.h>
 
@@ -111,15 +113,21 @@ struct Pages {
 
 static const int sinks = 16, window = 64, budget = 1024;
 
-static void
-bench_attention (int n, double bandwidth, bool last)
+struct Attention {
+  double dense_us, search_us, sparse_us;
+};
+
+/* A layer's attention of @batch sequences of @n tokens: to the kernels so many more heads. */
+static Attention
+bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &device)
 {
-  const int heads = small ? 8 : 32, kv_heads = small ? 2 : 8, total = heads;
+  const int kv_heads = batch * (small ? 2 : 8), heads = kv_heads * 4, total = heads;
   Random random (1);
   size_t layer = (size_t) kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * head_dim;
   double layer_bytes = (double) layer * 2 * ((n + 255) / 256);
   /* Enough layers that none is still in the cache when its turn comes. */
   int n_layers = small ? 2 : (int) fmax (2, fmin (32, 4e9 / layer_bytes));
+  int resident = lychee_cuda_attend_blocks (head_dim, device.sharedMemPerMultiprocessor);
   int own_budget = small ? 200 : budget, iterations = small ? 1 : 50;
   Pages pages (random, n, n_layers, kv_heads);
   Index index (random, head_dim, sinks, n - window, 224, 36);
@@ -131,7 +139,11 @@ bench_attention (int n, double bandwidth, bool last)
   Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { n - 1, 1, 0, 0, 0 } });
   Array<LycheeCudaHead> head_array (std::vector<LycheeCudaHead> (
       (size_t) kv_heads, LycheeCudaHead{ index.list->data, max_nodes, sinks, n - window, 0 }));
-  int splits = small ? 2 : 48, sparse_splits = small ? 3 : 17, rest_splits = small ? 1 : 8;
+  /* As kernels/cuda/lychee-cuda-pass.cu plans it. */
+  int room = std::max (1, device.multiProcessorCount * resident / kv_heads);
+  int splits = small ? 2 : std::min (room, (n + 255) / 256);
+  int sparse_splits = small ? 3 : std::min (room, 17);
+  int rest_splits = small ? 1 : std::max (1, std::min (16, max_nodes / 64));
   size_t most_splits = (size_t) (splits + sparse_splits + rest_splits);
   Array<float> m (most_splits * total), l (m.n), o (m.n * head_dim);
   Array<uint16_t> output ((size_t) total * head_dim);
@@ -159,7 +171,7 @@ bench_attention (int n, double bandwidth, bool last)
   attend.q = q.data;
   attend.step = step.data;
   attend.pages = pages.table->data;
-  attend.n_splits = std::min (splits, (n + 255) / 256);
+  attend.n_splits = splits;
   attend.m = m.data;
   attend.l = l.data;
   attend.o = o.data;
@@ -195,16 +207,23 @@ bench_attention (int n, double bandwidth, bool last)
   });
   double bytes = (double) n * kv_heads * head_dim * 4;
 
-  printf ("    {\"tokens\": %d, \"dense_us\": %.1f, \"search_us\": %.1f, \"sparse_us\": %.1f, "
-          "\"speedup\": %.2f, \"dense_gb_s\": %.0f, \"of_bandwidth\": %.2f, \"nodes\": %d}%s\n",
-      n, dense_us, search_us, sparse_us, dense_us / sparse_us, bytes / dense_us / 1e3,
-      bytes / dense_us / 1e3 / bandwidth, max_nodes, last ? "" : ",");
+  printf ("{\"what\": \"attention\", \"batch\": %d, \"tokens\": %d, \"dense_us\": %.1f, "
+          "\"search_us\": %.1f, \"sparse_us\": %.1f, \"speedup\": %.2f, \"dense_gb_s\": %.0f, "
+          "\"of_bandwidth\": %.2f, \"nodes\": %d}\n",
+      batch, n, dense_us, search_us, sparse_us, dense_us / sparse_us, bytes / dense_us / 1e3,
+      bytes / dense_us / 1e3 / bandwidth, max_nodes);
   fflush (stdout);
+  fprintf (stderr, "%6d %8d %9.1f %9.1f %9.1f %9.2f %19.0f%%\n", batch, n, dense_us, search_us,
+      sparse_us, dense_us / sparse_us, 100 * bytes / dense_us / 1e3 / bandwidth);
+  return { dense_us, search_us, sparse_us };
 }
 
-/* Tokens of a whole model, decoded one by one. */
+/* Tokens of a whole model, decoded one by one; and, put together from parts that are measured, of a
+ * batch of sequences, of which the backend computes one at a time yet: @parts is a layer's
+ * attention of @batch sequences of @batch_tokens tokens. */
 static void
-bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths)
+bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths, int batch, int batch_tokens,
+    const Attention &parts)
 {
   LycheeCudaHparams h = {};
   LycheeCudaError error = {};
@@ -266,8 +285,11 @@ bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths)
     weights[(size_t) i] = (unsigned long long) ldexp (
         exp2 (-i / (double) (LYCHEE_TABLE_SIZE - 1)), LYCHEE_WEIGHT_BITS);
   must_api (api->worker_new (model, weights.data (), &worker, &error), error);
-  printf ("  \"model_gb\": %.2f,\n  \"load_ms\": %.0f,\n  \"model\": [\n",
+  printf ("{\"what\": \"load\", \"model_gb\": %.2f, \"load_ms\": %.0f}\n",
       (double) api->model_get_bytes (model) / 1e9, now_ms () - begun);
+  fprintf (stderr,
+      "a model of %.1f GB with random weights; milliseconds a token\n%15s %9s %9s %9s\n",
+      (double) api->model_get_bytes (model) / 1e9, "tokens", "dense", "sparse", "speed-up");
   for (size_t i = 0; i < lengths.size (); i++) {
     int n = lengths[i], tokens = small ? 2 : 24, own_budget = small ? 200 : budget;
     size_t free_memory, all;
@@ -309,11 +331,42 @@ bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths)
       }
       ms[sparse] = (now_ms () - ms[sparse]) / tokens;
     }
-    printf ("    {\"tokens\": %d, \"dense_ms\": %.3f, \"sparse_ms\": %.3f, \"speedup\": %.2f}%s\n",
-        n, ms[0], ms[1], ms[0] / ms[1], i + 1 < lengths.size () ? "," : "");
+    printf ("{\"what\": \"model\", \"tokens\": %d, \"dense_ms\": %.3f, \"sparse_ms\": %.3f, "
+            "\"speedup\": %.2f}\n",
+        n, ms[0], ms[1], ms[0] / ms[1]);
     fflush (stdout);
+    fprintf (stderr, "%15d %9.3f %9.3f %9.2f\n", n, ms[0], ms[1], ms[0] / ms[1]);
   }
-  printf ("  ]\n");
+  /* Everything but attention: the products of as many tokens, which see next to nothing. */
+  {
+    Pages pages (random, 256, h.n_layers, h.n_kv_heads);
+    std::vector<int> ids ((size_t) batch, 1);
+    int turns = small ? 1 : 20;
+    LycheeCudaPass pass = {};
+    LycheeCudaResult result;
+    double ms = 0;
+
+    pass.ids = ids.data ();
+    pass.n_tokens = batch;
+    pass.output = LYCHEE_CUDA_OUTPUT_ALL;
+    pass.frequency[0] = frequency.data ();
+    pass.pages = pages.memory.data ();
+    pass.n_pages = (int) pages.memory.size ();
+    pass.audit_layer = -1;
+    for (int t = -1; t < turns; t++) {
+      if (t == 0)
+        ms = now_ms ();
+      must_api (api->worker_run (worker, &pass, &result, &error), error);
+    }
+    ms = (now_ms () - ms) / turns;
+    double dense = ms + h.n_layers * parts.dense_us / 1e3;
+    double sparse = ms + h.n_layers * parts.sparse_us / 1e3;
+    printf ("{\"what\": \"batch\", \"batch\": %d, \"tokens\": %d, \"rest_ms\": %.3f, "
+            "\"dense_ms\": %.3f, \"sparse_ms\": %.3f, \"speedup\": %.2f}\n",
+        batch, batch_tokens, ms, dense, sparse, dense / sparse);
+    fprintf (stderr, "%d sequences of %d tokens, from parts: %.3f dense, %.3f sparse, %.2f times\n",
+        batch, batch_tokens, dense, sparse, dense / sparse);
+  }
   api->worker_free (worker);
   api->model_free (model);
   api->close (device);
@@ -324,19 +377,25 @@ main (int argc, char **argv)
 {
   cudaDeviceProp properties;
   double bandwidth;
+  Attention parts;
 
   small = argc > 1 && strcmp (argv[1], "--small") == 0;
   std::vector<int> lengths =
       small ? std::vector<int>{ 300, 600 }
             : std::vector<int>{ 2048, 4096, 8192, 16384, 32768, 65536, 131072 };
+  const int batch = small ? 2 : 16, batch_tokens = small ? 300 : 65536;
   test::must (cudaGetDeviceProperties (&properties, 0), "the device");
   bandwidth = measure_bandwidth ();
-  printf ("{\n  \"device\": \"%s\",\n  \"bandwidth_gb_s\": %.0f,\n  \"attention\": [\n",
-      properties.name, bandwidth);
+  printf ("{\"what\": \"device\", \"name\": \"%s\", \"bandwidth_gb_s\": %.0f}\n", properties.name,
+      bandwidth);
+  fprintf (stderr, "%s: %.0f GB/s (a copy, reading and writing)\n", properties.name, bandwidth);
+  fprintf (stderr,
+      "attention of a layer, 32 heads, 8 KV heads, 128 dimensions; microseconds\n"
+      "%6s %8s %9s %9s %9s %9s %20s\n",
+      "batch", "tokens", "dense", "search", "sparse", "speed-up", "dense, of bandwidth");
   for (int n : lengths)
-    bench_attention (n, bandwidth, n == lengths.back ());
-  printf ("  ],\n");
-  bench_model (lychee_cuda_get_api (), lengths);
-  printf ("}\n");
+    bench_attention (n, 1, bandwidth, properties);
+  parts = bench_attention (batch_tokens, batch, bandwidth, properties);
+  bench_model (lychee_cuda_get_api (), lengths, batch, batch_tokens, parts);
   return 0;
 }

@@ -184,7 +184,7 @@ test_dense ()
         /* A chunk's queries are rounded; its weights too, with errors that even out. */
         double tolerance = chunk ? (bf16 ? 4e-3 : 5e-4) : (bf16 ? 3e-5 : 3e-6);
 
-        if (c.first > 2000 && chunk)
+        if ((c.first > 2000 && chunk) || (bf16 && c.first * c.heads > 2000 && !test::is_long ()))
           continue;
         params.type = bf16 ? LYCHEE_CUDA_BF16 : LYCHEE_CUDA_F16;
         params.head_dim = c.dim;
@@ -486,7 +486,8 @@ test_sparse ()
         delete index;
       continue;
     }
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    /* What is found does not depend on the type, and the heads' sizes are all above. */
+    for (int bf16 = 0; bf16 < (test::is_long () || c.n_tokens == 1 ? 2 : 1); bf16++) {
       Cache cache (random, bf16, c.dim, c.kv_heads, cached);
       LycheeCudaAttend a = {};
       double worst = 0;

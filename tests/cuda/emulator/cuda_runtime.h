@@ -201,7 +201,7 @@ struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
-  size_t sharedMemPerBlockOptin;
+  size_t sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
   int l2CacheSize;
 };
 typedef struct LycheeEmulatorStream *cudaStream_t;

@@ -96,6 +96,7 @@ cudaGetDeviceProperties (cudaDeviceProp *properties, int device)
   properties->major = 9;
   properties->multiProcessorCount = 4;
   properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->sharedMemPerMultiprocessor = 227 << 10;
   properties->l2CacheSize = 50 << 20;
   return cudaSuccess;
 }
