@@ -510,7 +510,7 @@ lychee_session_new (LycheeModel *model)
  * lychee_session_get_model:
  * @session: a session
  *
- * Gets the model.
+ * Gets the model. May be called in any thread.
  *
  * Returns: (transfer none): the model
  */
@@ -552,7 +552,7 @@ lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template)
 /**
  * lychee_session_fork:
  * @session: a session
- * @error: return location for a %LYCHEE_CACHE_ERROR
+ * @error: return location for an error
  *
  * Makes a session that has read what this one has, and goes its own way from there: what either
  * reads later the other does not see. It has the same settings, and shares all full pages of keys
@@ -561,7 +561,7 @@ lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template)
  *
  * May be called in any thread.
  *
- * Returns: (transfer full): the new session
+ * Returns: (transfer full): the new session; %NULL with %LYCHEE_CACHE_ERROR_NO_MEMORY
  */
 LycheeSession *
 lychee_session_fork (LycheeSession *session, GError **error)
@@ -642,7 +642,9 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  *   index, `seconds-search`, `seconds-read`, `seconds-rest` (what is estimated), `seconds-merge`
  *   (`d`)
  *
- * Returns: (transfer floating): the dictionary
+ * May be called in any thread.
+ *
+ * Returns: (transfer full): the dictionary
  */
 GVariant *
 lychee_session_get_stats (LycheeSession *session)
@@ -702,7 +704,7 @@ lychee_session_get_stats (LycheeSession *session)
       g_variant_new_double (stats.audits > 0 ? stats.missed_mass / stats.audits : 0));
   g_variant_builder_add (&b, "{sv}", "error",
       g_variant_new_double (stats.audits > 0 ? stats.error / stats.audits : 0));
-  return g_variant_builder_end (&b);
+  return g_variant_ref_sink (g_variant_builder_end (&b));
 }
 
 LycheeAttentionOptions

@@ -160,7 +160,7 @@ say_what_was_forgotten (GstLycheeIndexer *self)
 {
   g_autoptr (LycheeChunk) first =
       lychee_cache_get_chunk (lychee_session_get_cache (self->session), 0, NULL);
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (self->session);
   GstClockTime from = first != NULL ? first->pts : GST_CLOCK_TIME_NONE;
   guint64 forgotten = 0;
 
@@ -253,7 +253,7 @@ tell_backend (GstLycheeIndexer *self)
   if (self->told)
     return;
   self->told = TRUE;
-  stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  stats = lychee_session_get_stats (self->session);
   g_variant_lookup (stats, "backend-note", "&s", &note);
   if (*note != '\0')
     GST_ELEMENT_INFO (self, RESOURCE, SETTINGS, ("%s", note), (NULL));

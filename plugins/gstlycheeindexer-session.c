@@ -10,7 +10,7 @@
 static void
 post_session (GstLycheeIndexer *self)
 {
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (self->session);
   guint trained = lychee_model_get_n_context (lychee_session_get_model (self->session));
   guint64 weights = 0, cache = 0, index = 0, available = 0;
   guint context = 0;

@@ -143,7 +143,7 @@ test_stats (void)
   g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeSession) session =
       g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-context", 3072, NULL);
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (session);
   guint64 bytes;
   guint context;
   double stretch;
