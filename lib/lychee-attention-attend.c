@@ -90,7 +90,8 @@ attend_run (LycheeAttention *a, const Block *b, const LycheeQueries *queries, gu
     guint in_page = row & (LYCHEE_CACHE_PAGE_TOKENS - 1);
     guint n =
         MIN (LYCHEE_CACHE_PAGE_TOKENS - in_page, (at < a->head ? MIN (a->head, end) : end) - at);
-    const guint16 *k = rows->pages[row >> rows->page_shift] + (gsize) in_page * a->head_dim;
+    const LycheeCpuKernels *kernels = lychee_cpu_kernels_for (a->kernels, rows->form);
+    const guint16 *k = lychee_rows_key (rows, a->head_dim, row);
     const guint16 *v = k + rows->value_offset;
     const guint32 *mask = NULL;
 
@@ -101,6 +102,7 @@ attend_run (LycheeAttention *a, const Block *b, const LycheeQueries *queries, gu
       loaded = load_run (a, b, row, at, n);
       k = loaded->k;
       v = loaded->v;
+      kernels = a->kernels;
     }
     if (at + n > first_position + 1) {
       mask = visible;
@@ -112,7 +114,7 @@ attend_run (LycheeAttention *a, const Block *b, const LycheeQueries *queries, gu
           visible[t * a->group + g] = sees;
       }
     }
-    a->kernels->attend (queries, k, v, n, mask, state);
+    kernels->attend (queries, k, v, n, mask, state);
     at += n;
   }
 }
@@ -146,8 +148,6 @@ attend_gathered (LycheeAttention *a, const Block *b, const guint32 *tokens,
 {
   const LycheeRows *rows = &b->rows;
   const guint16 *keys[GATHER_KEYS];
-  guint mask = (1u << rows->page_shift) - 1;
-
   gboolean loads = loads_rows (a, b->layer);
 
   for (guint from = 0, some; loads && from < n; from += some) {
@@ -165,8 +165,9 @@ attend_gathered (LycheeAttention *a, const Block *b, const guint32 *tokens,
   if (loads)
     return;
   for (guint i = 0; i < n; i++)
-    keys[i] = rows->pages[tokens[i] >> rows->page_shift] + (gsize) (tokens[i] & mask) * a->head_dim;
-  a->kernels->attend_gather (&b->queries, keys, rows->value_offset, n, state);
+    keys[i] = lychee_rows_key (rows, a->head_dim, tokens[i]);
+  lychee_cpu_kernels_for (a->kernels, rows->form)
+      ->attend_gather (&b->queries, keys, rows->value_offset, n, state);
 }
 
 static void

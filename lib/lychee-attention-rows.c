@@ -126,23 +126,29 @@ lychee_attention_load (LycheeAttention *a, guint layer, const LycheeRows *rows, 
     const guint32 *places, guint n, guint thread)
 {
   const LycheeLoadedRows *to = &a->loaded[thread];
-  guint mask = (1u << rows->page_shift) - 1;
-  gsize d = a->head_dim;
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_for (a->kernels, rows->form);
+  gsize d = a->head_dim, size = lychee_row_size (rows->form, d);
 
   for (guint i = 0; i < n; i++) {
-    const guint16 *key = rows->pages[ids[i] >> rows->page_shift] + (ids[i] & mask) * d;
+    const guint16 *key = lychee_rows_key (rows, d, ids[i]);
 
-    for (gsize at = 0; at < d; at += CACHE_LINE / sizeof *key) {
+    for (gsize at = 0; at < size; at += CACHE_LINE / sizeof *key) {
       __builtin_prefetch (key + at, 0, 2);
       __builtin_prefetch (key + rows->value_offset + at, 0, 2);
     }
   }
   for (guint i = 0; i < n; i++) {
-    const guint16 *key = rows->pages[ids[i] >> rows->page_shift] + (ids[i] & mask) * d;
+    const guint16 *key = lychee_rows_key (rows, d, ids[i]), *value = key + rows->value_offset;
 
-    a->kernels->f16_to_f32 (key, to->keys + i * d, d);
-    memcpy (to->v + i * d, key + rows->value_offset, d * sizeof *key);
+    if (rows->form == LYCHEE_ROW_F16) {
+      memcpy (to->v + i * d, value, d * sizeof *value);
+    } else {
+      kernels->read_row (value, d, to->keys);
+      a->kernels->f32_to_f16 (to->keys, to->v + i * d, d);
+    }
   }
+  for (guint i = 0; i < n; i++)
+    kernels->read_row (lychee_rows_key (rows, d, ids[i]), d, to->keys + i * d);
   if (a->packed)
     lychee_packed_turn_keys (a->packed, places, n, to->keys);
   else

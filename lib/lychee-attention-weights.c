@@ -21,18 +21,19 @@ weigh_batch (LycheeAttention *a, const LycheeWeighing *w, const LycheeSoftmax *s
     Batch *batch, float *sum)
 {
   const LycheeQueries *queries = &w->queries;
-  guint n_queries = queries->n_queries, mask = (1u << w->rows->page_shift) - 1;
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_for (a->kernels, w->rows->form);
+  guint n_queries = queries->n_queries;
   const LycheeLoadedRows *loaded = NULL;
 
-  if (loads_rows (a, w->layer))
+  if (loads_rows (a, w->layer)) {
     loaded = lychee_attention_load (
         a, w->layer, w->rows, batch->ids, batch->places, batch->n, w->thread);
+    kernels = a->kernels;
+  }
   for (guint i = 0; i < batch->n; i++)
     batch->keys[i] = loaded ? loaded->k + (gsize) i * queries->head_dim
-                            : w->rows->pages[batch->ids[i] >> w->rows->page_shift] +
-                                  (gsize) (batch->ids[i] & mask) * queries->head_dim;
-  a->kernels->dot_rows (
-      batch->keys, batch->n, queries->q, n_queries, queries->head_dim, batch->dots);
+                            : lychee_rows_key (w->rows, queries->head_dim, batch->ids[i]);
+  kernels->dot_rows (batch->keys, batch->n, queries->q, n_queries, queries->head_dim, batch->dots);
   for (guint i = 0; i < batch->n; i++)
     for (guint j = 0; j < n_queries; j++) {
       float logit = queries->scale * batch->dots[i * n_queries + j];

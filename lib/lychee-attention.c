@@ -389,13 +389,15 @@ lychee_attention_store (
   guint head;
 
   for (guint i = thread; i < a->n_tokens * a->n_kv_heads; i += n_threads) {
+    const LycheeCpuKernels *kernels;
     guint16 *to;
 
     head = i % a->n_kv_heads;
     to = lychee_cache_get_writable (a->cache, layer, head, a->first + i / a->n_kv_heads);
     lychee_cache_get_rows (a->cache, layer, head, &rows);
-    a->kernels->f32_to_f16 (k + (gsize) i * a->head_dim, to, a->head_dim);
-    a->kernels->f32_to_f16 (v + (gsize) i * a->head_dim, to + rows.value_offset, a->head_dim);
+    kernels = lychee_cpu_kernels_for (a->kernels, rows.form);
+    kernels->write_row (k + (gsize) i * a->head_dim, a->head_dim, to);
+    kernels->write_row (v + (gsize) i * a->head_dim, a->head_dim, to + rows.value_offset);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */
   if (a->item_ends->len == 0)

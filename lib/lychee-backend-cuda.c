@@ -438,6 +438,12 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaRes
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
+  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16) {
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
+        "cpu");
+    return FALSE;
+  }
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend cannot read again what another backend let go of layers with a sliding "

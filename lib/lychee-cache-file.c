@@ -13,7 +13,7 @@ static gsize
 rows_size (LycheeCache *cache, guint kind, guint n, guint *n_parts)
 {
   *n_parts = cache->n_of_kind[kind] * cache->n_kv_heads * 2;
-  return (gsize) *n_parts * n * cache->head_dim * sizeof (guint16);
+  return (gsize) *n_parts * n * cache->row_size * sizeof (guint16);
 }
 
 /* The first @n rows of a page: of the last one, which may not be full, its rows alone. */

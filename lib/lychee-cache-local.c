@@ -65,6 +65,8 @@ lychee_cache_copy_form (LycheeCache *from, LycheeCache *to)
   lychee_cache_set_layers (to, local);
   to->local_window = from->local_window;
   to->local_keep = from->local_keep;
+  to->form = from->form;
+  to->row_size = from->row_size;
   to->rope_context = from->rope_context;
   to->packed = from->packed;
 }

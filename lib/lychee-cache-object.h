@@ -41,6 +41,8 @@ struct _LycheeCache {
   guint n_layers;
   guint n_kv_heads;
   guint head_dim;
+  LycheeRowForm form;
+  gsize row_size; /* of a key, in 16-bit units */
   guint max_tokens;
   guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
   guint rope_context;
@@ -79,7 +81,7 @@ void lychee_cache_budget_unref (LycheeCacheBudget *budget);
 
 /* Bytes of a page. */
 gsize lychee_cache_page_size (LycheeCache *cache, guint kind);
-/* Elements of one head's keys (or values) in a page. */
+/* 16-bit units of one head's keys (or values) in a page. */
 gsize lychee_cache_head_size (LycheeCache *cache);
 /* A page for the budget of @cache, uninitialized. */
 LycheeCachePage *lychee_cache_page_new (LycheeCache *cache, guint kind, GError **error);

@@ -144,11 +144,11 @@ lychee_cache_page_limit_peers (LycheeCachePage *page, guint n)
   }
 }
 
-/* Elements of one head's keys (or values) in a page. */
+/* 16-bit units of one head's keys (or values) in a page. */
 gsize
 lychee_cache_head_size (LycheeCache *cache)
 {
-  return (gsize) LYCHEE_CACHE_PAGE_TOKENS * cache->head_dim;
+  return (gsize) LYCHEE_CACHE_PAGE_TOKENS * cache->row_size;
 }
 
 /* Copies the first @n tokens of a page. */
@@ -161,5 +161,5 @@ lychee_cache_page_copy_rows (
   for (guint i = 0; i < parts; i++)
     memcpy (to->data + i * lychee_cache_head_size (cache),
         from->data + i * lychee_cache_head_size (cache),
-        (gsize) n * cache->head_dim * sizeof (guint16));
+        (gsize) n * cache->row_size * sizeof (guint16));
 }

@@ -57,6 +57,13 @@ guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
 /* Leaves and coarse nodes of all indexes, and the greatest depth. */
 void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum);
 
+/* How keys and values are kept, f16 unless set. Only while the cache is empty; forks have the same.
+ */
+void lychee_cache_set_form (LycheeCache *cache, LycheeRowForm form);
+LycheeRowForm lychee_cache_get_form (LycheeCache *cache);
+/* Whether heads of @head_dim can be of that form. */
+gboolean lychee_cache_has_form (guint head_dim, LycheeRowForm form);
+
 /* Lets layers that are local keep only the last @window rows and some more, to the page. Only while
  * the cache is empty; forks are the same. Unless this is called all layers keep all. */
 void lychee_cache_limit_layers (LycheeCache *cache, const gboolean *local, guint window);

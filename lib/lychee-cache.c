@@ -117,6 +117,7 @@ cache_new (
   cache->n_layers = n_layers;
   cache->n_kv_heads = n_kv_heads;
   cache->head_dim = head_dim;
+  cache->row_size = lychee_row_size (LYCHEE_ROW_F16, head_dim);
   cache->max_tokens = max_tokens;
   cache->max_pages = (max_tokens + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   cache->budget = budget;
@@ -332,7 +333,7 @@ lychee_cache_get_max_bytes (LycheeCache *cache)
 gsize
 lychee_cache_get_token_bytes (LycheeCache *cache)
 {
-  return (gsize) cache->n_layers * cache->n_kv_heads * 2 * cache->head_dim * sizeof (guint16);
+  return (gsize) cache->n_layers * cache->n_kv_heads * 2 * cache->row_size * sizeof (guint16);
 }
 
 /**
@@ -634,13 +635,14 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
  * @n: number of tokens
  * @to: (out caller-allocates): room for @n times [method@Cache.get_token_bytes]
  *
- * Copies keys and values as `[layer][K then V][kv-head][token][head-dim]`, half floats. Tokens that
- * the cache does not hold (any more) read as zero.
+ * Copies keys and values as `[layer][K then V][kv-head][token][head-dim]`, half floats; in a cache
+ * of the form q8_0, as the blocks of 34 bytes that hold 32 values each. Tokens that the cache does
+ * not hold (any more) read as zero.
  */
 void
 lychee_cache_read (LycheeCache *cache, guint first, guint n, guint16 *to)
 {
-  gsize d = cache->head_dim;
+  gsize d = cache->row_size;
   guint length;
 
   g_mutex_lock (&cache->lock);
@@ -669,6 +671,7 @@ lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRow
   rows->pages = cache->table + (gsize) (layer * cache->n_kv_heads + kv_head) * cache->max_pages;
   rows->page_shift = LYCHEE_CACHE_PAGE_SHIFT;
   rows->value_offset = lychee_cache_head_size (cache);
+  rows->form = cache->form;
 }
 
 LycheePeer *
@@ -702,7 +705,29 @@ lychee_cache_get_writable (LycheeCache *cache, guint layer, guint kv_head, guint
 
   return cache->pages[kind][token >> LYCHEE_CACHE_PAGE_SHIFT]->data +
          part * lychee_cache_head_size (cache) +
-         (gsize) (token & LYCHEE_CACHE_PAGE_MASK) * cache->head_dim;
+         (gsize) (token & LYCHEE_CACHE_PAGE_MASK) * cache->row_size;
+}
+
+void
+lychee_cache_set_form (LycheeCache *cache, LycheeRowForm form)
+{
+  g_return_if_fail (cache->n_pages == 0);
+  g_return_if_fail (lychee_cache_has_form (cache->head_dim, form));
+
+  cache->form = form;
+  cache->row_size = lychee_row_size (form, cache->head_dim);
+}
+
+gboolean
+lychee_cache_has_form (guint head_dim, LycheeRowForm form)
+{
+  return form == LYCHEE_ROW_F16 || head_dim % LYCHEE_Q8_VALUES == 0;
+}
+
+LycheeRowForm
+lychee_cache_get_form (LycheeCache *cache)
+{
+  return cache->form;
 }
 
 void

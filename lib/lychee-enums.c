@@ -12,6 +12,10 @@ G_DEFINE_ENUM_TYPE (LycheeGranularity, lychee_granularity,
 G_DEFINE_ENUM_TYPE (LycheeRest, lychee_rest, G_DEFINE_ENUM_VALUE (LYCHEE_REST_ESTIMATE, "estimate"),
     G_DEFINE_ENUM_VALUE (LYCHEE_REST_DROP, "drop"))
 
+G_DEFINE_ENUM_TYPE (LycheeCacheType, lychee_cache_type,
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_TYPE_F16, "f16"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_TYPE_Q8_0, "q8_0"))
+
 G_DEFINE_ENUM_TYPE (LycheePositions, lychee_positions,
     G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_ABSOLUTE, "absolute"),
     G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_PACKED, "packed"))

@@ -53,6 +53,22 @@ typedef enum {
 LYCHEE_API GType lychee_rest_get_type (void);
 
 /**
+ * LycheeCacheType:
+ * @LYCHEE_CACHE_TYPE_F16: half floats
+ * @LYCHEE_CACHE_TYPE_Q8_0: blocks of 32 values, 8 bits each and one scale: about half the memory of
+ *   f16. Needs heads of a multiple of 32 dimensions
+ *
+ * How keys and values are kept.
+ */
+typedef enum {
+  LYCHEE_CACHE_TYPE_F16,
+  LYCHEE_CACHE_TYPE_Q8_0,
+} LycheeCacheType;
+
+#define LYCHEE_TYPE_CACHE_TYPE (lychee_cache_type_get_type ())
+LYCHEE_API GType lychee_cache_type_get_type (void);
+
+/**
  * LycheePositions:
  * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
  * than the model was trained for, YaRN stretches them

@@ -163,7 +163,7 @@ item_key (const LycheeIndex *index, const LycheeRows *rows, guint32 first, guint
   for (guint i = 0; i < n; i++)
     row[i] = lychee_rows_key (rows, dim, first + i);
   memset (x, 0, dim * sizeof *x);
-  index->kernels->sum_rows (row, n, dim, x, NULL);
+  lychee_cpu_kernels_for (index->kernels, rows->form)->sum_rows (row, n, dim, x, NULL);
   normalise (x, dim);
 }
 

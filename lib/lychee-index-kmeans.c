@@ -13,7 +13,7 @@ lychee_sorter_new (const LycheeIndex *index, const LycheeRows *rows, guint size)
 {
   LycheeSorter *sorter = g_new0 (LycheeSorter, 1);
 
-  sorter->kernels = index->kernels;
+  sorter->kernels = lychee_cpu_kernels_for (index->kernels, rows->form);
   sorter->rows = rows;
   sorter->head_dim = index->params.head_dim;
   sorter->size = size;
@@ -49,7 +49,7 @@ lychee_sorter_set (LycheeSorter *sorter, guint at, guint32 row)
 {
   sorter->id[at] = row;
   sorter->key[at] = lychee_rows_key (sorter->rows, sorter->head_dim, row);
-  sorter->kernels->f16_to_f32 (sorter->key[at], sorter->vector, sorter->head_dim);
+  sorter->kernels->read_row (sorter->key[at], sorter->head_dim, sorter->vector);
   sorter->norm[at] = lychee_square (sorter->vector, sorter->head_dim);
 }
 
@@ -151,8 +151,8 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
   for (guint d = 0; d < dim; d++)
     line[d] = total[d] / n;
   /* Seeds: the row farthest from the mean, and the row farthest from that one. */
-  sorter->kernels->f16_to_f32 (sorter->key[at + farthest (sorter, at, n, line)], a, dim);
-  sorter->kernels->f16_to_f32 (sorter->key[at + farthest (sorter, at, n, a)], b, dim);
+  sorter->kernels->read_row (sorter->key[at + farthest (sorter, at, n, line)], dim, a);
+  sorter->kernels->read_row (sorter->key[at + farthest (sorter, at, n, a)], dim, b);
   memset (sorter->side, 0, n);
   for (guint pass = 0; pass < PASSES; pass++) {
     float limit = (lychee_square (b, dim) - lychee_square (a, dim)) / 2;

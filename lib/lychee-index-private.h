@@ -117,13 +117,6 @@ guint lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
 /* The mean key, or with @values the mean value. */
 void lychee_sorter_mean (LycheeSorter *sorter, guint at, guint n, gboolean values, float *mean);
 
-static inline const guint16 *
-lychee_rows_key (const LycheeRows *rows, guint head_dim, guint32 row)
-{
-  return rows->pages[row >> rows->page_shift] +
-         (gsize) (row & ((1u << rows->page_shift) - 1)) * head_dim;
-}
-
 /* Sums and maxima in eight lanes, whatever vectors there are; @n is a multiple of 8. */
 typedef float LycheeLanes __attribute__ ((vector_size (32), aligned (4), may_alias));
 typedef gint32 LycheeBits __attribute__ ((vector_size (32), aligned (4), may_alias));

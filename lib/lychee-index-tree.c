@@ -71,7 +71,8 @@ leaf_mean (Writer *writer, guint leaf)
     for (guint i = 0; i < n; i++)
       writer->sorter->key_spare[i] = lychee_rows_key (writer->rows, open->head_dim, id[i]);
     memset (mean, 0, open->head_dim * sizeof *mean);
-    writer->index->kernels->sum_rows (writer->sorter->key_spare, n, open->head_dim, mean, &squares);
+    writer->sorter->kernels->sum_rows (
+        writer->sorter->key_spare, n, open->head_dim, mean, &squares);
   }
   for (guint d = 0; d < open->head_dim; d++)
     mean[d] /= n;
@@ -127,7 +128,7 @@ refresh_open (Writer *writer, LycheeSummary *summary)
       row[n++] = lychee_rows_key (writer->rows, dim, open->id[(gsize) leaf * open->stride + i]) +
                  writer->rows->value_offset;
   memset (writer->mean, 0, dim * sizeof *writer->mean);
-  index->kernels->sum_rows (row, n, dim, writer->mean, NULL);
+  writer->sorter->kernels->sum_rows (row, n, dim, writer->mean, NULL);
   for (guint d = 0; d < dim; d++)
     writer->mean[d] /= n;
   lychee_code_encode (writer->mean, dim, summary->value_code, &summary->value_scale);
@@ -553,8 +554,8 @@ append_batch (Writer *writer, guint first, guint n, const LycheeIndexPlaces *giv
   Row row[LYCHEE_APPEND_BATCH];
 
   for (guint i = 0; i < n; i++)
-    index->kernels->f16_to_f32 (
-        lychee_rows_key (writer->rows, dim, first + i), x + (gsize) i * dim, dim);
+    writer->sorter->kernels->read_row (
+        lychee_rows_key (writer->rows, dim, first + i), dim, x + (gsize) i * dim);
   if (!given || !take_places (index, given, n, places)) {
     given = NULL;
     lychee_tree_descend (index, x, n, places);

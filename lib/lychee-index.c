@@ -77,13 +77,14 @@ lychee_index_free (LycheeIndex *index)
   g_free (index);
 }
 
-/* Whether the row's @n half floats are all finite. */
+/* Whether the row's half floats are all finite: its values, or their scales. */
 static gboolean
-finite_row (const guint16 *x, guint n)
+finite_row (const guint16 *x, LycheeRowForm form, guint dim)
 {
-  guint bad = 0;
+  guint bad = 0, step = form == LYCHEE_ROW_F16 ? 1 : LYCHEE_Q8_UNITS;
+  gsize n = lychee_row_size (form, dim);
 
-  for (guint i = 0; i < n; i++)
+  for (gsize i = 0; i < n; i += step)
     bad |= (x[i] & 0x7c00) == 0x7c00;
   return !bad;
 }
@@ -105,9 +106,9 @@ lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows, guint fi
   dim = index->params.head_dim;
   for (guint row = first; row < first + n; row++) {
     const guint16 *key = lychee_rows_key (rows, dim, row);
-    gboolean key_good = finite_row (key, dim);
+    gboolean key_good = finite_row (key, rows->form, dim);
 
-    if (!key_good || !finite_row (key + rows->value_offset, dim)) {
+    if (!key_good || !finite_row (key + rows->value_offset, rows->form, dim)) {
       g_set_error (error, LYCHEE_INDEX_ERROR, LYCHEE_INDEX_ERROR_NOT_FINITE,
           "The %s of token %u is not finite: the model is broken", key_good ? "value" : "key", row);
       return FALSE;

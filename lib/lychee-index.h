@@ -29,14 +29,21 @@ typedef enum {
 
 GQuark lychee_index_error_quark (void);
 
-/* Where the keys and values lie: f16 rows of head_dim elements in pages of 1 << page_shift rows.
- * Row i's key: pages[i >> page_shift] + (i & mask) * head_dim; its value @value_offset elements on.
- */
+/* Where the keys and values lie: rows of one form in pages of 1 << page_shift rows. Row i's key is
+ * lychee_rows_key (); its value lies @value_offset 16-bit units on. */
 typedef struct {
   const guint16 *const *pages;
   guint page_shift;
   gsize value_offset;
+  LycheeRowForm form;
 } LycheeRows;
+
+static inline const guint16 *
+lychee_rows_key (const LycheeRows *rows, guint head_dim, guint32 row)
+{
+  return rows->pages[row >> rows->page_shift] +
+         (gsize) (row & ((1u << rows->page_shift) - 1)) * lychee_row_size (rows->form, head_dim);
+}
 
 typedef struct {
   LycheeGranularity granularity;

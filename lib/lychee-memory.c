@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* What the index takes of the keys and values that it is over: 2.6 % with heads of 64 dimensions,
- * less with larger ones (docs/benchmarks.md). */
+/* What the index takes of the keys and values that it is over, as f16: 2.6 % with heads of 64
+ * dimensions, less with larger ones (docs/benchmarks.md). */
 #define INDEX_PART 0.03
 
 /* The first number of the line that begins with @key (NULL: of the file) in @root/@path; @otherwise
@@ -112,12 +112,14 @@ lychee_memory_get_available (const char *root)
 }
 
 void
-lychee_memory_estimate (
-    LycheeModel *model, guint n_tokens, gboolean whole, guint64 max_cache, LycheeMemoryNeed *need)
+lychee_memory_estimate (LycheeModel *model, guint n_tokens, gboolean whole, LycheeRowForm form,
+    guint64 max_cache, LycheeMemoryNeed *need)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (model);
   const gboolean *local = lychee_model_get_local_layers (model);
-  guint64 row = (guint64) hp->n_kv_heads * hp->head_dim * 2 * sizeof (guint16);
+  guint64 row =
+      (guint64) hp->n_kv_heads * lychee_row_size (form, hp->head_dim) * 2 * sizeof (guint16);
+  guint64 indexed = (guint64) hp->n_kv_heads * hp->head_dim * 2 * sizeof (guint16) * n_tokens;
   guint n_indexed = 0, n_local = n_tokens;
 
   for (guint i = 0; i < hp->n_layers; i++)
@@ -127,7 +129,7 @@ lychee_memory_estimate (
   need->weights = lychee_model_get_size (model);
   need->cache =
       row * ((guint64) n_indexed * n_tokens + (guint64) (hp->n_layers - n_indexed) * n_local);
-  need->index = INDEX_PART * n_indexed * row * n_tokens;
+  need->index = INDEX_PART * n_indexed * indexed;
   if (max_cache > 0) {
     need->cache = MIN (need->cache, max_cache);
     need->index = MIN (need->index, max_cache - need->cache);

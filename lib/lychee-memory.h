@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include "lychee-cpu-kernels.h"
 #include "lychee-model.h"
 
 G_BEGIN_DECLS
@@ -18,10 +19,10 @@ typedef struct {
   guint64 index;
 } LycheeMemoryNeed;
 
-/* @whole: layers with a sliding window keep all (a device's do). @max_cache: limit of cache and
- * index together, 0: none. */
-void lychee_memory_estimate (
-    LycheeModel *model, guint n_tokens, gboolean whole, guint64 max_cache, LycheeMemoryNeed *need);
+/* @whole: layers with a sliding window keep all (a device's do). @form: of the cache. @max_cache:
+ * limit of cache and index together, 0: none. */
+void lychee_memory_estimate (LycheeModel *model, guint n_tokens, gboolean whole, LycheeRowForm form,
+    guint64 max_cache, LycheeMemoryNeed *need);
 guint64 lychee_memory_sum (const LycheeMemoryNeed *need);
 
 G_END_DECLS

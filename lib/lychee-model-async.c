@@ -46,11 +46,12 @@ lychee_model_new_async (
 /**
  * lychee_model_new_finish: (constructor)
  * @result: what the callback was given
- * @error: return location for a %LYCHEE_MODEL_ERROR
+ * @error: return location for an error
  *
  * Ends [func@Model.new_async].
  *
- * Returns: (transfer full): the model
+ * Returns: (transfer full): the model; %NULL as from [ctor@Model.new_from_file], or with
+ *   %G_IO_ERROR_CANCELLED
  */
 LycheeModel *
 lychee_model_new_finish (GAsyncResult *result, GError **error)

@@ -162,9 +162,9 @@ load (LycheeModel *model, float rope_freq_base, GError **error)
  * @error: return location for a %LYCHEE_MODEL_ERROR
  *
  * Loads a model. Of a model that was split into several files, @path is the first. What had to be
- * assumed about the file is in [method@Model.get_warnings].
+ * assumed about the file is in [method@Model.get_warnings]. May be called in any thread.
  *
- * Returns: (transfer full) (nullable): the model
+ * Returns: (transfer full): the model; %NULL with any code of %LYCHEE_MODEL_ERROR but COMPUTE
  */
 LycheeModel *
 lychee_model_new_from_file (const char *path, GError **error)
@@ -178,9 +178,9 @@ lychee_model_new_from_file (const char *path, GError **error)
  * @rope_freq_base: base frequency of the rotary embedding instead of the file's, or 0
  * @error: return location for a %LYCHEE_MODEL_ERROR
  *
- * Loads a model whose file lacks `rope.freq_base`, or has a wrong one.
+ * Loads a model whose file lacks `rope.freq_base`, or has a wrong one. May be called in any thread.
  *
- * Returns: (transfer full) (nullable): the model
+ * Returns: (transfer full): the model; %NULL as from [ctor@Model.new_from_file]
  */
 LycheeModel *
 lychee_model_new_full (const char *path, double rope_freq_base, GError **error)

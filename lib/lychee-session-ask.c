@@ -559,8 +559,11 @@ emit_progress (LycheeAnswer *so_far, gpointer user_data)
  * May be called in any thread, in several at the same time, and while another one appends.
  *
  * Returns: (transfer full): the answer; a cancelled one has what was said so far. %NULL
- *   with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR, %LYCHEE_BACKEND_ERROR or
- *   %LYCHEE_MODEL_ERROR
+ *   with %LYCHEE_SESSION_ERROR_EMPTY (nothing was said, or not in the time that is asked about),
+ *   %LYCHEE_SESSION_ERROR_NO_ROOM (the question is too long for what is left of the context),
+ *   %LYCHEE_SESSION_ERROR_TEMPLATE (the model's chat template is not
+ *   known), %LYCHEE_CACHE_ERROR_NO_MEMORY (max-memory, or the machine's), any code of
+ *   %LYCHEE_BACKEND_ERROR, %LYCHEE_MODEL_ERROR_COMPUTE
  */
 LycheeAnswer *
 lychee_session_ask (LycheeSession *session, LycheeQuestion *question, LycheeTextFunc func,

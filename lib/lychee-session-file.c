@@ -64,7 +64,8 @@ describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
   g_variant_builder_add (&b, "{sv}", "model-name",
       g_variant_new_string (
           lychee_model_get_name (s->model) ? lychee_model_get_name (s->model) : ""));
-  g_variant_builder_add (&b, "{sv}", "type", g_variant_new_string ("f16"));
+  g_variant_builder_add (&b, "{sv}", "type",
+      g_variant_new_string (lychee_cache_get_form (cache) == LYCHEE_ROW_Q8_0 ? "q8_0" : "f16"));
   g_variant_builder_add (
       &b, "{sv}", "page-tokens", g_variant_new_uint32 (LYCHEE_CACHE_PAGE_TOKENS));
   g_variant_builder_add (&b, "{sv}", "template", g_variant_new_uint32 (template));
@@ -285,18 +286,21 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
   g_autoptr (GVariant) chunks = read_variant (file, SECTION_CHUNKS, "a" CHUNK_TYPE);
   g_autoptr (GVariant) start = g_variant_lookup_value (meta, "start", G_VARIANT_TYPE ("ai"));
   g_autoptr (LycheeCache) cache = NULL;
+  LycheeRowForm form = g_str_equal (d->type, "q8_0") ? LYCHEE_ROW_Q8_0 : LYCHEE_ROW_F16;
   const gint32 *ids = NULL;
   gsize n_ids = 0;
 
   if (chunks && start)
     ids = g_variant_get_fixed_array (start, &n_ids, sizeof *ids);
-  if (chunks && start && n_ids <= d->extent.length && check_ids (s, ids, n_ids) &&
+  if (lychee_cache_has_form (lychee_model_get_head_dim (s->model), form) && chunks && start &&
+      n_ids <= d->extent.length && check_ids (s, ids, n_ids) &&
       (d->extent.skip == 0 || d->extent.head == n_ids)) {
     cache = lychee_cache_new (lychee_model_get_n_layers (s->model),
         lychee_model_get_n_kv_heads (s->model), lychee_model_get_head_dim (s->model),
         d->max_context, s->max_memory);
     lychee_cache_set_rope_context (cache, d->rope_context);
     lychee_cache_set_packed (cache, d->packed);
+    lychee_cache_set_form (cache, form);
     if (d->limited)
       lychee_model_limit_layers (s->model, cache);
     if (d->indexed) {
@@ -354,8 +358,8 @@ take_cache (LycheeSession *s, LycheeCache *cache, const Description *d)
  *
  * The file is mapped: it is read as it is needed, and must not be altered in place while the
  * session lives; saving to the same path makes a new file, and is safe. What reading depends on is
- * taken from the file: system-prompt, template, max-context, positions, granularity, sinks and
- * window.
+ * taken from the file: system-prompt, template, max-context, positions, cache-type, granularity,
+ * sinks and window.
  *
  * May be called in any thread. Answers under way are not affected.
  *
@@ -371,6 +375,7 @@ lychee_session_load (
   g_autoptr (LycheeFile) file = NULL;
   g_autoptr (GVariant) meta = NULL;
   g_autoptr (LycheeCache) cache = NULL;
+  const char *const types[] = { "f16", "q8_0", NULL };
   Description d;
 
   g_return_val_if_fail (LYCHEE_IS_SESSION (session), FALSE);
@@ -394,7 +399,7 @@ lychee_session_load (
         lychee_model_get_path (session->model), lychee_model_get_id (session->model));
     return FALSE;
   }
-  if (strcmp (d.type, "f16") != 0 || d.page_tokens != LYCHEE_CACHE_PAGE_TOKENS) {
+  if (!g_strv_contains (types, d.type) || d.page_tokens != LYCHEE_CACHE_PAGE_TOKENS) {
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_VERSION,
         "“%s” was saved by another version of Lychee", path);
     return FALSE;

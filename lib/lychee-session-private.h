@@ -29,8 +29,9 @@ struct _LycheeSession {
   LycheeAttentionMode prefill;
   LycheeOverflow overflow;
   LycheePositions positions;
-  LycheeMemoryNeed need;    /* with a context that is full */
-  guint64 memory_available; /* when the session was made */
+  LycheeCacheType cache_type; /* that was asked for */
+  LycheeMemoryNeed need;      /* with a context that is full */
+  guint64 memory_available;   /* when the session was made */
   LycheeBackendType backend_type;
   guint cuda_device;
 
@@ -50,6 +51,10 @@ struct _LycheeSession {
 /* The cache, which loading replaces; and (out) (optional) the template that it was read with.
  * (transfer full) */
 LycheeCache *lychee_session_ref_cache (LycheeSession *session, LycheeChatFormat *template);
+/* Makes the cache that the settings ask for. */
+void lychee_session_make_cache (LycheeSession *session);
+/* Whether there is memory for it, on the processor. */
+gboolean lychee_session_check_memory (LycheeSession *session, LycheeCache *cache, GError **error);
 /* Whether the session can be used at all; makes the backend when nothing was computed before. */
 gboolean lychee_session_check_ready (LycheeSession *session, GError **error);
 /* The settings for answers, with those of reading for @prefill. */

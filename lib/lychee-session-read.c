@@ -51,9 +51,13 @@ begin (LycheeSession *s, GCancellable *cancellable, GError **error)
  * Computes what stands before the transcript: the system prompt and the beginning of the user's
  * turn. [method@Session.append] does it when it was not done before.
  *
- * Returns: FALSE with an error of %LYCHEE_SESSION_ERROR, %LYCHEE_CACHE_ERROR,
- * %LYCHEE_BACKEND_ERROR, %LYCHEE_MODEL_ERROR, or %G_IO_ERROR_CANCELLED: the session may be begun
- * again
+ * May be called in any thread; calls of it and of what reads the transcript take turns.
+ *
+ * Returns: FALSE with %LYCHEE_SESSION_ERROR_TEMPLATE (the model's chat template is not
+ *   known), %LYCHEE_CACHE_ERROR_NO_MEMORY (max-memory, or the machine's), any code of
+ *   %LYCHEE_BACKEND_ERROR, %LYCHEE_MODEL_ERROR_COMPUTE,
+ *   %LYCHEE_CACHE_ERROR_FULL (the context is shorter than that), or %G_IO_ERROR_CANCELLED: the
+ *   session may be begun again
  */
 gboolean
 lychee_session_begin (LycheeSession *session, GCancellable *cancellable, GError **error)
@@ -215,9 +219,10 @@ lychee_session_read_chunk (
  * Reads a chunk. Its keys and values are in the cache when this returns. Where there is no room for
  * it, "overflow" says what happens.
  *
- * Returns: FALSE with an error of %LYCHEE_CACHE_ERROR (FULL when only the reserve is left),
- *   %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR or %G_IO_ERROR_CANCELLED; nothing of the chunk is
- * in the cache then
+ * May be called in any thread; calls of it and of what reads the transcript take turns.
+ *
+ * Returns: FALSE with an error as from [method@Session.begin], or %LYCHEE_CACHE_ERROR_FULL when
+ *   only the reserve is left; nothing of the chunk was read then
  */
 gboolean
 lychee_session_append (

@@ -174,8 +174,7 @@ read_settled (LycheeSession *s, GCancellable *cancellable, GError **error)
  *
  * May be called in any thread; calls from several take turns.
  *
- * Returns: FALSE with an error of %LYCHEE_CACHE_ERROR, %LYCHEE_MODEL_ERROR, %LYCHEE_SESSION_ERROR
- * or %G_IO_ERROR_CANCELLED
+ * Returns: FALSE with an error as from [method@Session.append], or %G_IO_ERROR_CANCELLED
  */
 gboolean
 lychee_session_append_text (LycheeSession *session, const char *text, const char *speaker,

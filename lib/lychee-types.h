@@ -65,7 +65,7 @@ typedef struct {
 
 /**
  * LycheeChunk:
- * @ids: the token ids
+ * @ids: (array length=n_ids): the token ids
  * @n_ids: how many
  * @text: the source text of the chunk, valid UTF-8
  * @speaker: (nullable): who speaks

@@ -45,7 +45,7 @@ note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSess
   guint tokens = 0;
 
   if (session != NULL) {
-    GVariant *attention = g_variant_ref_sink (lychee_session_get_stats (session));
+    GVariant *attention = lychee_session_get_stats (session);
     GVariantIter iter;
     const char *key;
     GVariant *entry;

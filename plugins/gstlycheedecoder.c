@@ -107,7 +107,7 @@ static GstStaticPadTemplate sink_template =
     GST_STATIC_PAD_TEMPLATE ("sink", GST_PAD_SINK, GST_PAD_ALWAYS,
         GST_STATIC_CAPS ("application/x-lychee-kv(" LYCHEE_CAPS_FEATURE_MEMORY_KV "), "
                          "layers = (int) [ 1, MAX ], kv-heads = (int) [ 1, MAX ], "
-                         "head-dim = (int) [ 1, MAX ], type = (string) f16"));
+                         "head-dim = (int) [ 1, MAX ], type = (string) { f16, q8_0 }"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE ("src", GST_PAD_SRC,
     GST_PAD_ALWAYS, GST_STATIC_CAPS ("text/x-raw, format = (string) utf8; application/x-json"));

@@ -26,7 +26,8 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   plain = gst_caps_new_simple ("application/x-lychee-kv", "model", G_TYPE_STRING,
       lychee_model_get_id (model), "layers", G_TYPE_INT, (int) lychee_model_get_n_layers (model),
       "kv-heads", G_TYPE_INT, (int) lychee_model_get_n_kv_heads (model), "head-dim", G_TYPE_INT,
-      (int) lychee_model_get_head_dim (model), "type", G_TYPE_STRING, "f16", NULL);
+      (int) lychee_model_get_head_dim (model), "type", G_TYPE_STRING,
+      gst_lychee_indexer_get_cache_type (self), NULL);
   g_object_unref (model);
   caps = gst_caps_copy (plain);
   gst_caps_set_features (caps, 0, gst_caps_features_new (LYCHEE_CAPS_FEATURE_MEMORY_KV, NULL));
@@ -159,7 +160,7 @@ say_what_was_forgotten (GstLycheeIndexer *self)
 {
   g_autoptr (LycheeChunk) first =
       lychee_cache_get_chunk (lychee_session_get_cache (self->session), 0, NULL);
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (self->session);
   GstClockTime from = first != NULL ? first->pts : GST_CLOCK_TIME_NONE;
   guint64 forgotten = 0;
 
@@ -252,7 +253,7 @@ tell_backend (GstLycheeIndexer *self)
   if (self->told)
     return;
   self->told = TRUE;
-  stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  stats = lychee_session_get_stats (self->session);
   g_variant_lookup (stats, "backend-note", "&s", &note);
   if (*note != '\0')
     GST_ELEMENT_INFO (self, RESOURCE, SETTINGS, ("%s", note), (NULL));

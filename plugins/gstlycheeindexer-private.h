@@ -68,6 +68,7 @@ void gst_lychee_indexer_allow_reading (GstLycheeIndexer *self);
 
 /* Makes the session where there is none, and goes on with the saved one. FALSE: said why. */
 gboolean gst_lychee_indexer_ensure_session (GstLycheeIndexer *self);
+const char *gst_lychee_indexer_get_cache_type (GstLycheeIndexer *self);
 /* What cannot be saved is said, and goes on. */
 void gst_lychee_indexer_save_session (GstLycheeIndexer *self);
 /* Counts what the session holds. */

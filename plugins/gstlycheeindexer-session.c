@@ -10,7 +10,7 @@
 static void
 post_session (GstLycheeIndexer *self)
 {
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (self->session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (self->session);
   guint trained = lychee_model_get_n_context (lychee_session_get_model (self->session));
   guint64 weights = 0, cache = 0, index = 0, available = 0;
   guint context = 0;
@@ -104,6 +104,16 @@ gst_lychee_indexer_save_session (GstLycheeIndexer *self)
     lychee_element_post_warning (GST_ELEMENT (self), error, "The session could not be saved");
 }
 
+/* How keys and values are kept, as caps have it: a saved session has its own. */
+const char *
+gst_lychee_indexer_get_cache_type (GstLycheeIndexer *self)
+{
+  LycheeCacheType type;
+
+  g_object_get (self->session != NULL ? (gpointer) self->session : self, "cache-type", &type, NULL);
+  return type == LYCHEE_CACHE_TYPE_Q8_0 ? "q8_0" : "f16";
+}
+
 gboolean
 gst_lychee_indexer_ensure_session (GstLycheeIndexer *self)
 {
@@ -122,6 +132,8 @@ gst_lychee_indexer_ensure_session (GstLycheeIndexer *self)
     return FALSE;
   }
   g_object_get (self->session, "template", &self->format, NULL);
+  if (self->resumed)
+    gst_pad_mark_reconfigure (self->srcpad); /* the type of its cache may be another */
   post_session (self);
   return TRUE;
 }

@@ -69,7 +69,7 @@ GST_DEBUG_CATEGORY (lychee_indexer_debug);
 
 #define KV_FIELDS                                                                                  \
   "layers = (int) [ 1, MAX ], kv-heads = (int) [ 1, MAX ], head-dim = (int) [ 1, MAX ], "          \
-  "type = (string) f16"
+  "type = (string) { f16, q8_0 }"
 
 enum {
   PROP_0,
@@ -79,8 +79,8 @@ enum {
 };
 
 static const char *const settings_names[] = { "system-prompt", "template", "max-context",
-  "max-memory", "overflow", "positions", "reserve", "threads", "backend", "cuda-device",
-  "granularity", "sinks", "window", "prefill", "budget", "beam", "rest", NULL };
+  "max-memory", "cache-type", "overflow", "positions", "reserve", "threads", "backend",
+  "cuda-device", "granularity", "sinks", "window", "prefill", "budget", "beam", "rest", NULL };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
     "sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS ("application/x-lychee-chunks"));

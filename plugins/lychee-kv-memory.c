@@ -165,7 +165,8 @@ lychee_kv_allocator_new (void)
  * @n: how many tokens; they are in @cache
  *
  * Makes a view of tokens @first to @first + @n - 1. Nothing is copied until it is mapped; mapping
- * gives f16 values as [layer][K then V][kv-head][token][head-dim].
+ * gives values as [layer][K then V][kv-head][token][head-dim], of the type that the caps say: f16,
+ * or q8_0's blocks of 34 bytes for 32 values each.
  *
  * Returns: (transfer full): the memory
  */

@@ -47,7 +47,7 @@ ask_text (LycheeSession *session, guint max_tokens)
 static inline guint64
 get_count (LycheeSession *session, const char *name)
 {
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (session);
   guint64 n = 0;
 
   g_assert_true (g_variant_lookup (stats, name, "t", &n));

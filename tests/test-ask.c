@@ -132,7 +132,7 @@ test_range_sparse (void)
   lychee_question_set_range (question, 30 * SECOND, 60 * SECOND);
   answer = ask (session, question);
   g_assert_cmpuint (lychee_answer_get_transcript_tokens (answer), ==, 360);
-  stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  stats = lychee_session_get_stats (session);
   g_assert_true (g_variant_lookup (stats, "sparse-queries", "t", &queries));
   g_assert_true (g_variant_lookup (stats, "rows-visible", "t", &visible));
   g_assert_true (g_variant_lookup (stats, "rows-read", "t", &read));

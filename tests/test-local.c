@@ -117,8 +117,8 @@ test_estimate (void)
   Twins t;
 
   twins_init (&t);
-  lychee_memory_estimate (model, n, FALSE, 0, &need);
-  lychee_memory_estimate (model, n, TRUE, 0, &whole);
+  lychee_memory_estimate (model, n, FALSE, LYCHEE_ROW_F16, 0, &need);
+  lychee_memory_estimate (model, n, TRUE, LYCHEE_ROW_F16, 0, &whole);
   for (guint at = 0; at < n; at += 480)
     run_both (&t, 480, 48);
   g_assert_cmpuint (whole.cache, ==, n * lychee_cache_get_token_bytes (t.whole));

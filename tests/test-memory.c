@@ -90,16 +90,16 @@ test_estimate (void)
   LycheeMemoryNeed need;
   GStatBuf st;
 
-  lychee_memory_estimate (model, 1000, FALSE, 0, &need);
+  lychee_memory_estimate (model, 1000, FALSE, LYCHEE_ROW_F16, 0, &need);
   g_assert_cmpint (g_stat (path, &st), ==, 0);
   g_assert_cmpuint (need.weights, ==, st.st_size);
   g_assert_cmpuint (need.cache, ==, 1000 * lychee_cache_get_token_bytes (cache));
   g_assert_cmpuint (need.index, >, need.cache / 100);
   g_assert_cmpuint (need.index, <, need.cache / 20);
   g_assert_cmpuint (lychee_memory_sum (&need), ==, need.weights + need.cache + need.index);
-  lychee_memory_estimate (model, 1000, FALSE, need.cache + 1, &need);
+  lychee_memory_estimate (model, 1000, FALSE, LYCHEE_ROW_F16, need.cache + 1, &need);
   g_assert_cmpuint (need.index, ==, 1);
-  lychee_memory_estimate (model, 1000, FALSE, 5000, &need);
+  lychee_memory_estimate (model, 1000, FALSE, LYCHEE_ROW_F16, 5000, &need);
   g_assert_cmpuint (need.cache + need.index, ==, 5000);
 }
 
@@ -143,7 +143,7 @@ test_stats (void)
   g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeSession) session =
       g_object_new (LYCHEE_TYPE_SESSION, "model", model, "max-context", 3072, NULL);
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (session);
   guint64 bytes;
   guint context;
   double stretch;

@@ -436,7 +436,7 @@ test_threads (void)
 static double
 get_number (LycheeSession *session, const char *name)
 {
-  g_autoptr (GVariant) stats = g_variant_ref_sink (lychee_session_get_stats (session));
+  g_autoptr (GVariant) stats = lychee_session_get_stats (session);
   double n;
 
   g_assert_true (g_variant_lookup (stats, name, "d", &n));
@@ -529,7 +529,7 @@ test_backend (void)
   for (guint i = 0; i < G_N_ELEMENTS (types); i++) {
     g_autoptr (LycheeSession) session =
         g_object_new (LYCHEE_TYPE_SESSION, "model", model, "backend", types[i], NULL);
-    g_autoptr (GVariant) before = g_variant_ref_sink (lychee_session_get_stats (session));
+    g_autoptr (GVariant) before = lychee_session_get_stats (session);
     g_autoptr (GVariant) after = NULL;
     g_autoptr (GError) error = NULL;
     const char *name;
@@ -541,7 +541,7 @@ test_backend (void)
       g_assert_cmpint (types[i], ==, LYCHEE_BACKEND_CUDA);
       continue;
     }
-    after = g_variant_ref_sink (lychee_session_get_stats (session));
+    after = lychee_session_get_stats (session);
     g_assert_true (g_variant_lookup (after, "backend", "&s", &name));
     if (types[i] == LYCHEE_BACKEND_CPU)
       g_assert_true (g_str_has_prefix (name, "CPU"));

@@ -12,11 +12,18 @@
 #define ROW_MAX 256
 
 /* Element types of rows. */
-enum { F16, F32, I8, N_TYPES };
+enum { F16, F32, I8, Q8, N_TYPES };
 
 typedef struct {
   const void *row[TILE]; /* the last one repeated after the end */
 } Tile;
+
+static inline __attribute__ ((always_inline)) VF
+load_q8 (const guint16 *row, guint i)
+{
+  row += i / LYCHEE_Q8_VALUES * LYCHEE_Q8_UNITS;
+  return v_mul (v_load_i8 ((const gint8 *) (row + 1) + i % LYCHEE_Q8_VALUES), v_half (row));
+}
 
 static inline __attribute__ ((always_inline)) VF
 load_row (const void *row, guint i, guint type)
@@ -26,15 +33,21 @@ load_row (const void *row, guint i, guint type)
     return v_load_f16 ((const guint16 *) row + i);
   case F32:
     return v_load ((const float *) row + i);
+  case Q8:
+    return load_q8 (row, i);
   default:
     return v_load_i8 ((const gint8 *) row + i);
   }
 }
 
+/* Bytes of @n elements of a row. */
 static inline guint
-type_size (guint type)
+row_bytes (guint type, guint n)
 {
-  return type == F16 ? 2 : type == F32 ? 4 : 1;
+  return type == F16   ? 2 * n
+         : type == F32 ? 4 * n
+         : type == Q8  ? n * 2 * LYCHEE_Q8_UNITS / LYCHEE_Q8_VALUES
+                       : n;
 }
 
 /* Into the second level of the cache: what is on its way into the first holds one of its few line
@@ -76,7 +89,7 @@ typedef void (*DotFunc) (DOT_ARGS);
 static inline __attribute__ ((always_inline)) void
 dot (DOT_ARGS, guint n_q, guint type)
 {
-  guint bytes = head_dim * type_size (type);
+  guint bytes = row_bytes (type, head_dim);
 
   for (guint t = 0; t < n; t += 4) {
     const void *const *row = keys->row + t;
@@ -141,7 +154,7 @@ static inline __attribute__ ((always_inline)) void
 sum (SUM_ARGS, guint n_q, guint n_v, guint type)
 {
   VF acc[Q_BLOCK][V_BLOCK];
-  guint bytes = n_v * VL * type_size (type), offset = at * type_size (type);
+  guint bytes = row_bytes (type, n_v * VL), offset = row_bytes (type, at);
 
   for (guint i = 0; i < n_q; i++)
     for (guint j = 0; j < n_v; j++)
@@ -185,6 +198,7 @@ sum (SUM_ARGS, guint n_q, guint n_v, guint type)
   DEFINE_DOT (F16, n_q)                                                                            \
   DEFINE_DOT (F32, n_q)                                                                            \
   DEFINE_DOT (I8, n_q)                                                                             \
+  DEFINE_DOT (Q8, n_q)                                                                             \
   DEFINE_PRODUCT (n_q, 1)                                                                          \
   DEFINE_PRODUCT (n_q, 2)                                                                          \
   DEFINE_PRODUCT (n_q, 3)                                                                          \
@@ -200,7 +214,11 @@ sum (SUM_ARGS, guint n_q, guint n_v, guint type)
   DEFINE_SUM (I8, n_q, 1)                                                                          \
   DEFINE_SUM (I8, n_q, 2)                                                                          \
   DEFINE_SUM (I8, n_q, 3)                                                                          \
-  DEFINE_SUM (I8, n_q, 4)
+  DEFINE_SUM (I8, n_q, 4)                                                                          \
+  DEFINE_SUM (Q8, n_q, 1)                                                                          \
+  DEFINE_SUM (Q8, n_q, 2)                                                                          \
+  DEFINE_SUM (Q8, n_q, 3)                                                                          \
+  DEFINE_SUM (Q8, n_q, 4)
 
 DEFINE_FOR_Q (1)
 DEFINE_FOR_Q (2)
@@ -226,10 +244,12 @@ static const DotFunc dots[N_TYPES][Q_BLOCK] = {
   { FOR_Q (DOT_NAME, F16) },
   { FOR_Q (DOT_NAME, F32) },
   { FOR_Q (DOT_NAME, I8) },
+  { FOR_Q (DOT_NAME, Q8) },
 };
 static const ProductFunc products[Q_BLOCK][V_BLOCK] = { FOR_Q (PRODUCT_NAMES, product) };
 static const SumFunc sums[N_TYPES][Q_BLOCK][V_BLOCK] = {
   { FOR_Q (PRODUCT_NAMES, sum_F16) },
   { FOR_Q (PRODUCT_NAMES, sum_F32) },
   { FOR_Q (PRODUCT_NAMES, sum_I8) },
+  { FOR_Q (PRODUCT_NAMES, sum_Q8) },
 };

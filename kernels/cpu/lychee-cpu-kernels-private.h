@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 
+#include <math.h>
 #include <string.h>
 
 #include "lychee-cpu-kernels.h"
@@ -68,6 +69,35 @@ lychee_f32_to_f16_scalar (float f)
     h = (bits + 0xfff + ((bits >> 13) & 1) - (112u << 23)) >> 13;
   }
   return (guint16) (h | sign);
+}
+
+/* Blocks of q8_0. The scale is the half float that the file will have, and the bytes are the
+ * nearest for that one. */
+static inline void
+lychee_q8_encode (const float *from, guint head_dim, guint16 *to)
+{
+  for (guint at = 0; at < head_dim; at += LYCHEE_Q8_VALUES, to += LYCHEE_Q8_UNITS) {
+    gint8 *bytes = (gint8 *) (to + 1);
+    const float *x = from + at;
+    float most = 0, scale, inverse;
+    guint bad = 0;
+
+    for (guint i = 0; i < LYCHEE_Q8_VALUES; i++) {
+      float size = lychee_bits_float (lychee_float_bits (x[i]) & 0x7fffffff);
+
+      bad |= !(size < INFINITY);
+      most = size > most ? size : most;
+    }
+    *to = bad ? 0x7e00 : lychee_f32_to_f16_scalar (most / 127);
+    scale = lychee_f16_to_f32_scalar (*to);
+    inverse = scale > 0 && !bad ? 1 / scale : 0;
+    for (guint i = 0; i < LYCHEE_Q8_VALUES; i++) {
+      /* To nearest: 1.5 2^23 has no bits for a fraction. */
+      float y = bad ? 0 : (x[i] * inverse + 12582912.0f) - 12582912.0f;
+
+      bytes[i] = (gint8) (y > 127 ? 127 : y < -127 ? -127 : y);
+    }
+  }
 }
 
 G_END_DECLS

@@ -8,12 +8,21 @@
 #include "lychee-cpu-turn.h"
 
 static float
-dot_f16 (const float *q, const guint16 *row, guint head_dim)
+element (const guint16 *row, guint d, LycheeRowForm form)
+{
+  if (form == LYCHEE_ROW_F16)
+    return lychee_f16_to_f32_scalar (row[d]);
+  row += d / LYCHEE_Q8_VALUES * LYCHEE_Q8_UNITS;
+  return lychee_f16_to_f32_scalar (*row) * ((const gint8 *) (row + 1))[d % LYCHEE_Q8_VALUES];
+}
+
+static float
+dot_row (const float *q, const guint16 *row, guint head_dim, LycheeRowForm form)
 {
   float sum = 0;
 
   for (guint d = 0; d < head_dim; d++)
-    sum += q[d] * lychee_f16_to_f32_scalar (row[d]);
+    sum += q[d] * element (row, d, form);
   return sum;
 }
 
@@ -58,39 +67,39 @@ get_logit (const LycheeQueries *queries, float dot)
 
 static void
 attend_row (const LycheeQueries *queries, guint i, const guint16 *k, const guint16 *v,
-    LycheeSoftmax *softmax)
+    LycheeRowForm form, LycheeSoftmax *softmax)
 {
   guint head_dim = queries->head_dim;
   float *o = softmax->o + (gsize) i * head_dim;
-  float logit = get_logit (queries, dot_f16 (queries->q + (gsize) i * head_dim, k, head_dim));
+  float logit = get_logit (queries, dot_row (queries->q + (gsize) i * head_dim, k, head_dim, form));
   float weight = enter_logit (logit, softmax->m + i, softmax->l + i, o, head_dim);
 
   for (guint d = 0; d < head_dim; d++)
-    o[d] += weight * lychee_f16_to_f32_scalar (v[d]);
+    o[d] += weight * element (v, d, form);
 }
 
 static void
-attend (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
-    const guint32 *visible, LycheeSoftmax *softmax)
+attend_rows (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
+    const guint32 *visible, LycheeRowForm form, LycheeSoftmax *softmax)
 {
   for (guint i = 0; i < queries->n_queries; i++) {
     guint n = visible ? MIN (visible[i], n_keys) : n_keys;
 
     for (guint t = 0; t < n; t++) {
-      gsize at = (gsize) t * queries->head_dim;
+      gsize at = (gsize) t * lychee_row_size (form, queries->head_dim);
 
-      attend_row (queries, i, k + at, v + at, softmax);
+      attend_row (queries, i, k + at, v + at, form, softmax);
     }
   }
 }
 
 static void
-attend_gather (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
-    guint n_keys, LycheeSoftmax *softmax)
+gather_rows (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
+    guint n_keys, LycheeRowForm form, LycheeSoftmax *softmax)
 {
   for (guint i = 0; i < queries->n_queries; i++)
     for (guint t = 0; t < n_keys; t++)
-      attend_row (queries, i, rows[t], rows[t] + value_offset, softmax);
+      attend_row (queries, i, rows[t], rows[t] + value_offset, form, softmax);
 }
 
 static void
@@ -232,28 +241,61 @@ score_packed (const LycheeQueries *queries, const guint8 *const *code, const flo
 }
 
 static void
-dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
-    guint head_dim, float *dots)
+dot_any (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, LycheeRowForm form, float *dots)
 {
   for (guint t = 0; t < n_rows; t++)
     for (guint c = 0; c < n_centers; c++)
-      dots[(gsize) t * n_centers + c] = dot_f16 (centers + (gsize) c * head_dim, rows[t], head_dim);
+      dots[(gsize) t * n_centers + c] =
+          dot_row (centers + (gsize) c * head_dim, rows[t], head_dim, form);
 }
 
 static void
-sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares)
+sum_any (const guint16 *const *rows, guint n_rows, guint head_dim, LycheeRowForm form, float *sum,
+    float *squares)
 {
   if (squares)
     *squares = 0;
   for (guint t = 0; t < n_rows; t++)
     for (guint d = 0; d < head_dim; d++) {
-      float x = lychee_f16_to_f32_scalar (rows[t][d]);
+      float x = element (rows[t], d, form);
 
       sum[d] += x;
       if (squares)
         *squares += x * x;
     }
 }
+
+/* What takes rows, once for each form. */
+#define DEFINE_FORM(name, form)                                                                    \
+  static void attend_##name (const LycheeQueries *queries, const guint16 *k, const guint16 *v,     \
+      guint n_keys, const guint32 *visible, LycheeSoftmax *softmax)                                \
+  {                                                                                                \
+    attend_rows (queries, k, v, n_keys, visible, form, softmax);                                   \
+  }                                                                                                \
+  static void attend_gather_##name (const LycheeQueries *queries, const guint16 *const *rows,      \
+      gsize value_offset, guint n_keys, LycheeSoftmax *softmax)                                    \
+  {                                                                                                \
+    gather_rows (queries, rows, value_offset, n_keys, form, softmax);                              \
+  }                                                                                                \
+  static void dot_rows_##name (const guint16 *const *rows, guint n_rows, const float *centers,     \
+      guint n_centers, guint head_dim, float *dots)                                                \
+  {                                                                                                \
+    dot_any (rows, n_rows, centers, n_centers, head_dim, form, dots);                              \
+  }                                                                                                \
+  static void sum_rows_##name (                                                                    \
+      const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares)        \
+  {                                                                                                \
+    sum_any (rows, n_rows, head_dim, form, sum, squares);                                          \
+  }                                                                                                \
+  static void read_row_##name (const guint16 *row, guint head_dim, float *to)                      \
+  {                                                                                                \
+    for (guint d = 0; d < head_dim; d++)                                                           \
+      to[d] = element (row, d, form);                                                              \
+  }
+
+DEFINE_FORM (f16, LYCHEE_ROW_F16)
+DEFINE_FORM (q8_0, LYCHEE_ROW_Q8_0)
 
 static void
 f32_to_f16 (const float *from, guint16 *to, gsize n)
@@ -269,20 +311,28 @@ f16_to_f32 (const guint16 *from, float *to, gsize n)
     to[i] = lychee_f16_to_f32_scalar (from[i]);
 }
 
+static void
+write_row_f16 (const float *from, guint head_dim, guint16 *row)
+{
+  f32_to_f16 (from, row, head_dim);
+}
+
+#define KERNELS(form)                                                                              \
+  .attend = attend_##form, .attend_gather = attend_gather_##form, .attend_groups = attend_groups,  \
+  .add_values = add_values, .weigh_nodes = weigh_nodes, .select_nodes = select_nodes,              \
+  .score_nodes = score_nodes, .score_leaves = score_leaves, .score_packed = score_packed,          \
+  .dot_rows = dot_rows_##form, .sum_rows = sum_rows_##form, .read_row = read_row_##form,           \
+  .f32_to_f16 = f32_to_f16, .f16_to_f32 = f16_to_f32, .turn_keys = turn_keys
+
+static const LycheeCpuKernels q8_0 = {
+  .name = "reference",
+  .write_row = lychee_q8_encode,
+  KERNELS (q8_0),
+};
+
 const LycheeCpuKernels lychee_cpu_kernels_reference = {
   .name = "reference",
-  .attend = attend,
-  .attend_gather = attend_gather,
-  .attend_groups = attend_groups,
-  .add_values = add_values,
-  .weigh_nodes = weigh_nodes,
-  .select_nodes = select_nodes,
-  .score_nodes = score_nodes,
-  .score_leaves = score_leaves,
-  .score_packed = score_packed,
-  .dot_rows = dot_rows,
-  .sum_rows = sum_rows,
-  .turn_keys = turn_keys,
-  .f32_to_f16 = f32_to_f16,
-  .f16_to_f32 = f16_to_f32,
+  .q8_0 = &q8_0,
+  .write_row = write_row_f16,
+  KERNELS (f16),
 };

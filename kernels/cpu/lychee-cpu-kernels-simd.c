@@ -106,6 +106,17 @@ fill_rows (Tile *tile, const Source *source, guint first, guint n)
   fill_part (tile, source, first, n, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE);
 }
 
+static inline void
+read_elements (const void *row, guint head_dim, guint type, float *to)
+{
+  if (type == Q8)
+    for (guint d = 0; d < head_dim; d += VL)
+      v_store (to + d, load_row (row, d, Q8));
+  else
+    for (guint d = 0; d < head_dim; d += VL)
+      v_store (to + d, load_row (row, d, F16));
+}
+
 /* kt[d][kt_stride] = the rows of @keys; @n is rounded up to whole vectors. */
 static inline __attribute__ ((always_inline)) void
 transpose_rows (const Tile *keys, guint n, guint head_dim, guint type, float *kt, guint kt_stride)
@@ -129,6 +140,8 @@ transpose_tile (const Tile *keys, guint n, guint head_dim, guint type, float *kt
     transpose_rows (keys, n, head_dim, F16, kt, kt_stride);
   else if (type == F32)
     transpose_rows (keys, n, head_dim, F32, kt, kt_stride);
+  else if (type == Q8)
+    transpose_rows (keys, n, head_dim, Q8, kt, kt_stride);
   else
     transpose_rows (keys, n, head_dim, I8, kt, kt_stride);
 }
@@ -184,7 +197,7 @@ softmax_tile (float *s, guint visible, guint n, float scale, const float *add, f
 
 typedef struct {
   Source k, v;
-  guint type;         /* F16 or F32 */
+  guint type;         /* F16, F32 or Q8 */
   const float *log_n; /* or NULL */
   const guint32 *visible;
 } Keys;
@@ -252,8 +265,8 @@ attend_few (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lychee
   if (keys->k
           .rows) /* no processor foresees these, and later tiles are prefetched by earlier ones */
     for (guint t = 0; t < MIN (n_keys, tile); t++) {
-      prefetch_row (k_tiles[0].row[t], queries->head_dim * sizeof (guint16));
-      prefetch_row (v_tiles[0].row[t], queries->head_dim * sizeof (guint16));
+      prefetch_row (k_tiles[0].row[t], row_bytes (keys->type, queries->head_dim));
+      prefetch_row (v_tiles[0].row[t], row_bytes (keys->type, queries->head_dim));
     }
   for (guint at = 0, turn = 0; at < n_keys; at += tile, turn ^= 1) {
     guint n = MIN (n_keys - at, tile);
@@ -307,7 +320,7 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
   float values[ROW_SHORT * TILE] __attribute__ ((aligned (64)));
   float log_n[TILE];
   guint head_dim = queries->head_dim, tile_size = many_tile_size (head_dim);
-  guint bytes = head_dim * sizeof (guint16);
+  guint bytes = row_bytes (keys->type, head_dim);
 
   prefetch_keys (keys, 0, tile_size, n_keys, bytes);
   for (guint at = 0; at < n_keys; at += tile_size) {
@@ -317,14 +330,12 @@ attend_many (const LycheeQueries *queries, const Keys *keys, guint n_keys, Lyche
     fill_rows (&k_tile, &keys->k, at, n);
     fill_rows (&v_tile, &keys->v, at, n);
     transpose_tile (&k_tile, n, head_dim, keys->type, kt, tile_size);
-    if (keys->type == F16)
-      for (guint t = 0; t < n; t++) {
-        float *row = values + t * head_dim;
+    for (guint t = 0; t < n && keys->type != F32; t++) {
+      float *row = values + t * head_dim;
 
-        for (guint d = 0; d < head_dim; d += VL)
-          v_store (row + d, load_row (v_tile.row[t], d, F16));
-        v_tile.row[t] = row;
-      }
+      read_elements (v_tile.row[t], head_dim, keys->type, row);
+      v_tile.row[t] = row;
+    }
     if (keys->log_n) {
       memset (log_n, 0, sizeof log_n);
       memcpy (log_n, keys->log_n + at, n * sizeof *log_n);
@@ -376,6 +387,19 @@ attend (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint 
 }
 
 static void
+attend_q8 (const LycheeQueries *queries, const guint16 *k, const guint16 *v, guint n_keys,
+    const guint32 *visible, LycheeSoftmax *softmax)
+{
+  gsize stride = row_bytes (Q8, queries->head_dim);
+  Keys keys = { .k = { .base = (const guint8 *) k, .stride = stride },
+    .v = { .base = (const guint8 *) v, .stride = stride },
+    .type = Q8,
+    .visible = visible };
+
+  attend_keys (queries, &keys, n_keys, softmax);
+}
+
+static void
 attend_gather (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
     guint n_keys, LycheeSoftmax *softmax)
 {
@@ -384,6 +408,17 @@ attend_gather (const LycheeQueries *queries, const guint16 *const *rows, gsize v
     .type = F16 };
 
   NARROWER (queries->head_dim, attend_gather, queries, rows, value_offset, n_keys, softmax);
+  attend_keys (queries, &keys, n_keys, softmax);
+}
+
+static void
+attend_gather_q8 (const LycheeQueries *queries, const guint16 *const *rows, gsize value_offset,
+    guint n_keys, LycheeSoftmax *softmax)
+{
+  Keys keys = {
+    .k = { .rows = rows }, .v = { .rows = rows, .offset = value_offset * sizeof **rows }, .type = Q8
+  };
+
   attend_keys (queries, &keys, n_keys, softmax);
 }
 
@@ -613,21 +648,20 @@ score_packed (const LycheeQueries *queries, const guint8 *const *code, const flo
 /* Rows against centres, and sums of rows. */
 
 static void
-dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
-    guint head_dim, float *dot_products)
+dot_any (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, guint type, float *dot_products)
 {
   Source source = { .rows = rows };
   float s[Q_BLOCK * TILE];
   Tile tile;
 
-  NARROWER (head_dim, dot_rows, rows, n_rows, centers, n_centers, head_dim, dot_products);
   for (guint at = 0; at < n_rows; at += TILE) {
     guint n = MIN (n_rows - at, TILE);
 
     fill_rows (&tile, &source, at, n);
     for (guint first = 0, n_c; first < n_centers; first += n_c) {
       n_c = block_size (n_centers - first, Q_BLOCK);
-      dots[F16][n_c - 1](centers + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
+      dots[type][n_c - 1](centers + (gsize) first * head_dim, head_dim, &tile, n, s, NULL);
       for (guint t = 0; t < n; t++) {
         float *to = dot_products + (gsize) (at + t) * n_centers + first;
 
@@ -638,9 +672,24 @@ dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint 
   }
 }
 
+static void
+dot_rows (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, float *dot_products)
+{
+  NARROWER (head_dim, dot_rows, rows, n_rows, centers, n_centers, head_dim, dot_products);
+  dot_any (rows, n_rows, centers, n_centers, head_dim, F16, dot_products);
+}
+
+static void
+dot_rows_q8 (const guint16 *const *rows, guint n_rows, const float *centers, guint n_centers,
+    guint head_dim, float *dot_products)
+{
+  dot_any (rows, n_rows, centers, n_centers, head_dim, Q8, dot_products);
+}
+
 static inline __attribute__ ((always_inline)) VF
-sum_columns (
-    const guint16 *const *rows, guint n_rows, float *total, guint at, guint n_v, gboolean square)
+sum_columns (const guint16 *const *rows, guint n_rows, guint type, float *total, guint at,
+    guint n_v, gboolean square)
 {
   VF acc[V_BLOCK], squares[V_BLOCK];
 
@@ -650,7 +699,7 @@ sum_columns (
   }
   for (guint i = 0; i < n_rows; i++)
     for (guint j = 0; j < n_v; j++) {
-      VF x = load_row (rows[i], at + j * VL, F16);
+      VF x = load_row (rows[i], at + j * VL, type);
 
       acc[j] = v_add (acc[j], x);
       if (square)
@@ -664,15 +713,16 @@ sum_columns (
 }
 
 static inline __attribute__ ((always_inline)) float
-sum_all (const guint16 *const *rows, guint n_rows, guint head_dim, float *total, gboolean square)
+sum_all (const guint16 *const *rows, guint n_rows, guint head_dim, guint type, float *total,
+    gboolean square)
 {
   VF squares = v_zero ();
   guint at = 0;
 
   for (; at + V_BLOCK * VL <= head_dim; at += V_BLOCK * VL)
-    squares = v_add (squares, sum_columns (rows, n_rows, total, at, V_BLOCK, square));
+    squares = v_add (squares, sum_columns (rows, n_rows, type, total, at, V_BLOCK, square));
   for (; at < head_dim; at += VL)
-    squares = v_add (squares, sum_columns (rows, n_rows, total, at, 1, square));
+    squares = v_add (squares, sum_columns (rows, n_rows, type, total, at, 1, square));
   return square ? v_reduce_add (squares) : 0;
 }
 
@@ -681,9 +731,18 @@ sum_rows (const guint16 *const *rows, guint n_rows, guint head_dim, float *total
 {
   NARROWER (head_dim, sum_rows, rows, n_rows, head_dim, total, squares);
   if (squares)
-    *squares = sum_all (rows, n_rows, head_dim, total, TRUE);
+    *squares = sum_all (rows, n_rows, head_dim, F16, total, TRUE);
   else
-    sum_all (rows, n_rows, head_dim, total, FALSE);
+    sum_all (rows, n_rows, head_dim, F16, total, FALSE);
+}
+
+static void
+sum_rows_q8 (const guint16 *const *rows, guint n_rows, guint head_dim, float *total, float *squares)
+{
+  if (squares)
+    *squares = sum_all (rows, n_rows, head_dim, Q8, total, TRUE);
+  else
+    sum_all (rows, n_rows, head_dim, Q8, total, FALSE);
 }
 
 static void
@@ -720,20 +779,48 @@ f16_to_f32 (const guint16 *from, float *to, gsize n)
   }
 }
 
+static void
+read_row (const guint16 *row, guint head_dim, float *to)
+{
+  f16_to_f32 (row, to, head_dim);
+}
+
+static void
+write_row (const float *from, guint head_dim, guint16 *row)
+{
+  f32_to_f16 (from, row, head_dim);
+}
+
+static void
+read_row_q8 (const guint16 *row, guint head_dim, float *to)
+{
+  read_elements (row, head_dim, Q8, to);
+}
+
+/* What is the same whatever form rows have. */
+#define ALIKE                                                                                      \
+  .name = V_NAME, .attend_groups = attend_groups, .add_values = add_values,                        \
+  .weigh_nodes = weigh_nodes, .select_nodes = select_nodes, .score_nodes = score_nodes,            \
+  .score_leaves = score_leaves, .score_packed = score_packed, .f32_to_f16 = f32_to_f16,            \
+  .f16_to_f32 = f16_to_f32, .turn_keys = turn_keys
+
+static const LycheeCpuKernels q8_0 = {
+  ALIKE,
+  .attend = attend_q8,
+  .attend_gather = attend_gather_q8,
+  .dot_rows = dot_rows_q8,
+  .sum_rows = sum_rows_q8,
+  .read_row = read_row_q8,
+  .write_row = lychee_q8_encode,
+};
+
 const LycheeCpuKernels V_KERNELS = {
-  .name = V_NAME,
+  ALIKE,
+  .q8_0 = &q8_0,
   .attend = attend,
   .attend_gather = attend_gather,
-  .attend_groups = attend_groups,
-  .add_values = add_values,
-  .weigh_nodes = weigh_nodes,
-  .select_nodes = select_nodes,
-  .score_nodes = score_nodes,
-  .score_leaves = score_leaves,
-  .score_packed = score_packed,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
-  .turn_keys = turn_keys,
-  .f32_to_f16 = f32_to_f16,
-  .f16_to_f32 = f16_to_f32,
+  .read_row = read_row,
+  .write_row = write_row,
 };

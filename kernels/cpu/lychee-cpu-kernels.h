@@ -13,6 +13,22 @@ G_BEGIN_DECLS
  * them may run on any number of threads at once; the result of a call depends on its arguments
  * alone. */
 
+/* How keys and values are kept. Rows of either are counted in 16-bit units. */
+typedef enum {
+  LYCHEE_ROW_F16,
+  LYCHEE_ROW_Q8_0, /* as ggml has it: blocks of 32 values, each a half float and 32 bytes; value =
+                      half float x byte. head_dim is a multiple of 32 */
+} LycheeRowForm;
+
+#define LYCHEE_Q8_VALUES 32
+#define LYCHEE_Q8_UNITS 17 /* 16-bit units of a block */
+
+static inline gsize
+lychee_row_size (LycheeRowForm form, guint head_dim)
+{
+  return form == LYCHEE_ROW_F16 ? head_dim : head_dim / LYCHEE_Q8_VALUES * LYCHEE_Q8_UNITS;
+}
+
 /* Queries that share one KV head: the heads of a group, times the tokens of a chunk. */
 typedef struct {
   guint n_queries;
@@ -32,8 +48,15 @@ typedef struct {
   float *o; /* [n_queries][head_dim] sum of exp (logit - m) value */
 } LycheeSoftmax;
 
-typedef struct {
+typedef struct _LycheeCpuKernels LycheeCpuKernels;
+
+struct _LycheeCpuKernels {
   const char *name; /* "generic", "avx2", "avx512", "neon" */
+
+  /* The same where rows are of the form q8_0, for all that takes rows: attend, attend_gather,
+   * dot_rows, sum_rows, read_row, write_row; what is said of f16 rows below holds for these. NULL
+   * in those kernels themselves. */
+  const LycheeCpuKernels *q8_0;
 
   /* Exact attention over @n_keys consecutive rows: key i at k + i * head_dim, value i at v + i *
    * head_dim. @visible: NULL, or for each query how many of these keys, from the first on, it may
@@ -98,6 +121,11 @@ typedef struct {
   void (*sum_rows) (
       const guint16 *const *rows, guint n_rows, guint head_dim, float *sum, float *squares);
 
+  /* A row as floats, and back: rounded to the nearest that the form has. Of q8_0, a block with a
+   * value that is not finite has a scale that is not. */
+  void (*read_row) (const guint16 *row, guint head_dim, float *to);
+  void (*write_row) (const float *from, guint head_dim, guint16 *row);
+
   /* Rotary embedding in two steps: pairs of elements (i and i + n_pairs with @halves, else
    * neighbours) of key k are turned by @low[k] and by @high[k], each [2][n_pairs] cosines and
    * sines. At most 128 pairs. */
@@ -106,7 +134,13 @@ typedef struct {
 
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */
   void (*f16_to_f32) (const guint16 *from, float *to, gsize n);
-} LycheeCpuKernels;
+};
+
+static inline const LycheeCpuKernels *
+lychee_cpu_kernels_for (const LycheeCpuKernels *kernels, LycheeRowForm form)
+{
+  return form == LYCHEE_ROW_F16 ? kernels : kernels->q8_0;
+}
 
 /* cap tanh (logit / cap) */
 static inline float

@@ -57,6 +57,13 @@ v_load_i8 (const gint8 *p)
   return _mm256_cvtepi32_ps (_mm256_cvtepi8_epi32 (_mm_loadl_epi64 ((const __m128i *) p)));
 }
 
+/* A half float in all lanes. */
+static inline VF
+v_half (const guint16 *p)
+{
+  return _mm256_set1_ps (_cvtsh_ss (*p));
+}
+
 static inline VF
 v_add (VF a, VF b)
 {

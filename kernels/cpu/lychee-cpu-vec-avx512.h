@@ -59,6 +59,13 @@ v_load_i8 (const gint8 *p)
   return _mm512_cvtepi32_ps (_mm512_cvtepi8_epi32 (_mm_loadu_si128 ((const __m128i *) p)));
 }
 
+/* A half float in all lanes. */
+static inline VF
+v_half (const guint16 *p)
+{
+  return _mm512_set1_ps (_cvtsh_ss (*p));
+}
+
 static inline VF
 v_add (VF a, VF b)
 {

@@ -91,6 +91,13 @@ v_load_i8 (const gint8 *p)
   return __builtin_convertvector(packed, VF);
 }
 
+/* A half float in all lanes. */
+static inline VF
+v_half (const guint16 *p)
+{
+  return v_set1 (lychee_f16_to_f32_scalar (*p));
+}
+
 static inline VF
 v_add (VF a, VF b)
 {

@@ -60,6 +60,13 @@ v_load_i8 (const gint8 *p)
       vmovl_s16 (vget_low_s16 (vmovl_s8 (vreinterpret_s8_u32 (vdup_n_u32 (packed))))));
 }
 
+/* A half float in all lanes. */
+static inline VF
+v_half (const guint16 *p)
+{
+  return vcvt_f32_f16 (vreinterpret_f16_u16 (vdup_n_u16 (*p)));
+}
+
 static inline VF
 v_add (VF a, VF b)
 {

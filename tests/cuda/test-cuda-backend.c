@@ -523,7 +523,7 @@ test_session (void)
     g_assert_no_error (error);
     g_assert_cmpuint (strlen (lychee_answer_get_text (said)), >, 0);
     g_assert_cmpuint (lychee_answer_get_evidence (said)->len, >, 0);
-    stats = g_variant_ref_sink (lychee_session_get_stats (sessions[i]));
+    stats = lychee_session_get_stats (sessions[i]);
     g_assert_true (g_variant_lookup (stats, "backend", "&s", &name));
     g_assert_true (g_str_has_suffix (name, "(CUDA device 0)"));
     g_assert_true (g_variant_lookup (stats, "sparse-queries", "t", &n_sparse));
