@@ -157,6 +157,7 @@ bench_perplexity (int argc, char **argv)
 {
   Bench bench = { 0 };
   char *path = NULL, *mode = NULL;
+  g_autofree char *cache_type = NULL;
   gboolean packed = FALSE;
   gint n_tokens = 4096, chunk = 12, budget = LYCHEE_DEFAULT_BUDGET, step = 2048, n_context = 0;
   const GOptionEntry entries[] = { { "text", 'f', 0, G_OPTION_ARG_FILENAME, &path, "text to read",
@@ -167,7 +168,9 @@ bench_perplexity (int argc, char **argv)
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
     { "step", 's', 0, G_OPTION_ARG_INT, &step, "print a mean every so many tokens", "N" },
     { "context", 0, 0, G_OPTION_ARG_INT, &n_context, "positions to stretch the model for", "N" },
+    { "cache-type", 0, 0, G_OPTION_ARG_STRING, &cache_type, "f16 or q8_0 (default f16)", "TYPE" },
     { "packed", 0, 0, G_OPTION_ARG_NONE, &packed, "packed positions instead", NULL }, { NULL } };
+
   LycheeAttentionOptions options = { .rest = TRUE };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -203,6 +206,7 @@ bench_perplexity (int argc, char **argv)
   cache = bench_new_cache (model, n_tokens);
   lychee_cache_set_rope_context (cache, packed ? 0 : MAX (n_context, 0));
   lychee_cache_set_packed (cache, packed);
+  bench_set_cache_type (cache, cache_type);
   bench_enable_index (model, cache);
   lychee_attention_set_options (lychee_forward_get_attention (forward), &options);
   n_vocab = lychee_model_get_n_vocab (model);

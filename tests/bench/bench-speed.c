@@ -90,6 +90,7 @@ typedef struct {
   guint depth;
   gboolean sparse;
   gboolean packed;
+  const char *cache_type;
   gboolean bound; /* measure what loading alone takes, too */
   guint budget;
   guint n_tokens;
@@ -134,6 +135,7 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   LycheeAttentionStats stats, total = { 0 };
 
   lychee_cache_set_packed (cache, run_what->packed);
+  bench_set_cache_type (cache, run_what->cache_type);
   for (guint i = 0; i < N_PARTS; i++)
     times[i] = g_new (double, n);
   if (run_what->sparse)
@@ -164,7 +166,8 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
 
   bytes =
       total.sparse > 0 ? (double) total.rows_read / n : (double) rows_per_token * (depth + n / 2);
-  bytes *= lychee_model_get_head_dim (model) * 2 * sizeof (guint16);
+  bytes *= lychee_row_size (lychee_cache_get_form (cache), lychee_model_get_head_dim (model)) * 2 *
+           sizeof (guint16);
   bytes += (double) total.nodes_scored / n * lychee_model_get_head_dim (model);
   floor_ms = bytes / run_what->bandwidth * 1e3;
   if (bench->json)
@@ -196,6 +199,7 @@ bench_decode (int argc, char **argv)
   char *list = NULL, *modes = NULL;
   gint n_tokens = 32, budget = LYCHEE_DEFAULT_BUDGET;
   gboolean bound = FALSE, packed = FALSE;
+  g_autofree char *cache_type = NULL;
   const GOptionEntry entries[] = { { "depths", 'd', 0, G_OPTION_ARG_STRING, &list,
                                        "tokens in the cache (default 0,2048,8192)", "N,N,..." },
     { "bound", 0, 0, G_OPTION_ARG_NONE, &bound,
@@ -204,6 +208,7 @@ bench_decode (int argc, char **argv)
     { "attention", 'a', 0, G_OPTION_ARG_STRING, &modes, "dense, sparse or both (default dense)",
         "MODE" },
     { "packed", 0, 0, G_OPTION_ARG_NONE, &packed, "with packed positions", NULL },
+    { "cache-type", 0, 0, G_OPTION_ARG_STRING, &cache_type, "f16 or q8_0 (default f16)", "TYPE" },
     { "budget", 'b', 0, G_OPTION_ARG_INT, &budget, "tokens that sparse attention reads", "N" },
     { "tokens", 'n', 0, G_OPTION_ARG_INT, &n_tokens, "tokens to decode (default 32)", "N" },
     { NULL } };
@@ -227,6 +232,7 @@ bench_decode (int argc, char **argv)
   executor = lychee_executor_get (bench.threads);
   decode = (Decode){
     .packed = packed,
+    .cache_type = cache_type,
     .bound = bound,
     .budget = MAX (budget, 0),
     .n_tokens = CLAMP (n_tokens, 1, 100000),

@@ -30,6 +30,8 @@ double bench_log_sum_exp (const float *logits, guint n);
 
 /* A cache for @model with room for @max_tokens. */
 LycheeCache *bench_new_cache (LycheeModel *model, guint max_tokens);
+/* Keeps its rows as --cache-type=@type says, NULL: as f16. */
+void bench_set_cache_type (LycheeCache *cache, const char *type);
 /* With sinks and window as they are by default. */
 void bench_enable_index (LycheeModel *model, LycheeCache *cache);
 /* Fills @cache up to @depth: tokens really computed at the start, then their keys and values

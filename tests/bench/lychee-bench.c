@@ -127,6 +127,18 @@ bench_new_cache (LycheeModel *model, guint max_tokens)
 }
 
 void
+bench_set_cache_type (LycheeCache *cache, const char *type)
+{
+  LycheeRowForm form = g_strcmp0 (type, "q8_0") == 0 ? LYCHEE_ROW_Q8_0 : LYCHEE_ROW_F16;
+
+  if (type && !g_str_equal (type, "f16") && form == LYCHEE_ROW_F16)
+    bench_fail ("--cache-type: “%s” is neither f16 nor q8_0", type);
+  if (!lychee_cache_has_form (lychee_cache_get_head_dim (cache), form))
+    bench_fail ("--cache-type: the model's heads are no multiple of 32 dimensions");
+  lychee_cache_set_form (cache, form);
+}
+
+void
 bench_enable_index (LycheeModel *model, LycheeCache *cache)
 {
   LycheeCacheIndexing indexing = { .sinks = LYCHEE_DEFAULT_SINKS, .window = LYCHEE_DEFAULT_WINDOW };
@@ -177,7 +189,8 @@ build_index (LycheeCache *cache, guint depth)
 void
 bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guint depth)
 {
-  const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ();
+  const LycheeCpuKernels *kernels =
+      lychee_cpu_kernels_for (lychee_cpu_kernels_get (), lychee_cache_get_form (cache));
   g_autoptr (GRand) rand = g_rand_new_with_seed (1);
   g_autoptr (GError) error = NULL;
   gint32 ids[FILL_TOKENS];
@@ -203,10 +216,10 @@ bench_fill (LycheeModel *model, LycheeForward *forward, LycheeCache *cache, guin
           float row[256];
           gsize offset = part * rows.value_offset;
 
-          kernels->f16_to_f32 (from + offset, row, d);
+          kernels->read_row (from + offset, d, row);
           for (guint i = 0; i < d; i++)
             row[i] *= 0.9f + 0.2f * (g_rand_int (rand) >> 8) / (float) (1 << 24);
-          kernels->f32_to_f16 (row, to + offset, d);
+          kernels->write_row (row, d, to + offset);
         }
       }
     }
