@@ -114,6 +114,18 @@ g_once_init_leave (volatile void *location, gsize result)
   REAL (g_once_init_leave) (location, result);
 }
 
+/* A count: what was done before a reference was dropped is seen by who drops the last. */
+__attribute__ ((visibility ("default"))) gboolean (g_atomic_ref_count_dec) (gatomicrefcount *count)
+{
+  gboolean last;
+
+  __tsan_release (count);
+  last = REAL (g_atomic_ref_count_dec) (count);
+  if (last)
+    __tsan_acquire (count);
+  return last;
+}
+
 /* A queue: what was done before the push is seen after the pop. */
 __attribute__ ((visibility ("default"))) void
 g_async_queue_push (GAsyncQueue *queue, gpointer data)
