@@ -174,7 +174,8 @@ lychee_places_pack (LycheePlaces *places, const guint32 *from, guint n, guint or
     places->bits = g_renew (guint64, places->bits, places->n_words);
     places->behind = g_renew (guint32, places->behind, places->n_words);
   }
-  memset (places->bits, 0, n_words * sizeof *places->bits);
+  if (n_words)
+    memset (places->bits, 0, n_words * sizeof *places->bits);
   for (guint i = 0; i < n; i++)
     if (origin - from[i] > near)
       places->bits[from[i] / 64] |= G_GUINT64_CONSTANT (1) << from[i] % 64;

@@ -190,7 +190,8 @@ test_places (void)
     }
     farthest = lychee_places_pack (&places, all, c->n, origin, c->near, c->most, distances);
     sorted = g_memdup2 (all, c->n * sizeof *all);
-    qsort (sorted, c->n, sizeof *sorted, by_number);
+    if (c->n)
+      qsort (sorted, c->n, sizeof *sorted, by_number);
     for (guint j = c->n; j-- > 0;) {
       guint own = origin - sorted[j], wanted = own <= c->near ? own : ++next, at = 0;
 

@@ -158,27 +158,29 @@ cudaFreeHost (void *memory)
 cudaError_t
 cudaMemcpy (void *to, const void *from, size_t size, cudaMemcpyKind kind)
 {
-  memcpy (to, from, size);
+  if (size) // C forbids NULL even for nothing, CUDA does not
+    memcpy (to, from, size);
   return cudaSuccess;
 }
 
 cudaError_t
 cudaMemset (void *memory, int value, size_t size)
 {
-  memset (memory, value, size);
+  if (size)
+    memset (memory, value, size);
   return cudaSuccess;
 }
 
 cudaError_t
 cudaMemcpyAsync (void *to, const void *from, size_t size, cudaMemcpyKind kind, cudaStream_t stream)
 {
-  return enqueue (stream, [=] { memcpy (to, from, size); });
+  return enqueue (stream, [=] { cudaMemcpy (to, from, size, kind); });
 }
 
 cudaError_t
 cudaMemsetAsync (void *memory, int value, size_t size, cudaStream_t stream)
 {
-  return enqueue (stream, [=] { memset (memory, value, size); });
+  return enqueue (stream, [=] { cudaMemset (memory, value, size); });
 }
 
 cudaError_t
