@@ -340,14 +340,15 @@ lychee_block_sum (float x, float *scratch)
 
 /* The sum of @x of the threads before this one, and in @total that of all; whole numbers.
  * @scratch is [32], in shared memory. */
-__device__ __forceinline__ int
-lychee_block_scan (int x, int *scratch, int *total)
+template <typename T>
+__device__ __forceinline__ T
+lychee_block_scan (T x, T *scratch, T *total)
 {
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32, sum = x;
-  int before = 0, all = 0;
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
+  T sum = x, before = 0, all = 0;
 
   for (int delta = 1; delta < 32; delta *= 2) {
-    int other = __shfl_up_sync (LYCHEE_ALL_LANES, sum, delta);
+    T other = __shfl_up_sync (LYCHEE_ALL_LANES, sum, delta);
 
     if (lane >= delta)
       sum += other;

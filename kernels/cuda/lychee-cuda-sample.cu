@@ -150,32 +150,6 @@ __launch_bounds__ (THREADS) weigh_kernel (LycheeCudaSample p)
     }
 }
 
-/* The sum of @x of the threads before this one, and in @total that of all; @scratch is [32]. */
-static __device__ __forceinline__ Weight
-scan (Weight x, Weight *scratch, Weight *total)
-{
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  Weight sum = x, before = 0, all = 0;
-
-  for (int delta = 1; delta < 32; delta *= 2) {
-    Weight other = __shfl_up_sync (LYCHEE_ALL_LANES, sum, delta);
-
-    if (lane >= delta)
-      sum += other;
-  }
-  __syncthreads ();
-  if (lane == 31)
-    scratch[warp] = sum;
-  __syncthreads ();
-  for (int i = 0; i < CHOOSE_THREADS / 32; i++) {
-    if (i < warp)
-      before += scratch[i];
-    all += scratch[i];
-  }
-  *total = all;
-  return before + sum - x;
-}
-
 /* What the threads of the last kernel know. */
 struct Choice {
   float best;
@@ -284,7 +258,7 @@ keep_best (const LycheeCudaSample &p, Choice &c, int n, bool weighted, Weight ta
     }
     __syncthreads ();
     x = threadIdx.x < 256 ? c.bins[threadIdx.x] : 0;
-    before = scan (x, c.scratch, &total);
+    before = lychee_block_scan (x, c.scratch, &total);
     if (x > 0 && before < target && before + x >= target) {
       c.found[0] = threadIdx.x;
       c.found[1] = target - before;
@@ -303,7 +277,7 @@ keep_best (const LycheeCudaSample &p, Choice &c, int n, bool weighted, Weight ta
 
     if (i < n && get_key (p.logits[p.members[i]]) == prefix)
       x = count_member (p, c, p.members[i], weighted);
-    own = before + scan (x, c.scratch, &total);
+    own = before + lychee_block_scan (x, c.scratch, &total);
     if (x > 0 && own < target && own + x >= target)
       c.found[0] = (Weight) p.members[i];
     before += total;
@@ -323,7 +297,7 @@ sum_members (const LycheeCudaSample &p, const Choice &c, int n)
   for (int i = threadIdx.x; i < n; i += CHOOSE_THREADS)
     if (is_in (c, get_key (p.logits[p.members[i]]), p.members[i]))
       sum += count_member (p, c, p.members[i], true);
-  scan (sum, c.scratch, &total);
+  lychee_block_scan (sum, c.scratch, &total);
   return total;
 }
 
@@ -379,7 +353,7 @@ __launch_bounds__ (CHOOSE_THREADS) choose_kernel (LycheeCudaSample p)
   if (c.s.top_k > 0) {
     Weight count = threadIdx.x < LYCHEE_N_BUCKETS ? p.counts[threadIdx.x] : 0;
 
-    before = scan (count, scratch, &total);
+    before = lychee_block_scan (count, scratch, &total);
     mine = before < c.s.top_k && before + count >= c.s.top_k;
     bucket = find_bucket (c, mine, before, &sum);
     if (bucket >= 0) {
@@ -390,7 +364,7 @@ __launch_bounds__ (CHOOSE_THREADS) choose_kernel (LycheeCudaSample p)
         mass = (int) threadIdx.x == bucket ? sum : 0;
     }
   }
-  before = scan (mass, scratch, &total);
+  before = lychee_block_scan (mass, scratch, &total);
   target = (Weight) (c.s.top_p * (double) total);
   if (c.s.top_p < 1 && target < total) {
     mine = mass > 0 && before + mass >= target && (before < target || before == 0);
@@ -401,7 +375,7 @@ __launch_bounds__ (CHOOSE_THREADS) choose_kernel (LycheeCudaSample p)
     sum = sum_members (p, c, n);
     if ((int) threadIdx.x >= bucket)
       mass = (int) threadIdx.x == bucket ? sum : 0;
-    before = scan (mass, scratch, &total);
+    before = lychee_block_scan (mass, scratch, &total);
   }
 
   /* Which bucket, then which of it in the order of ids. */
@@ -414,7 +388,7 @@ __launch_bounds__ (CHOOSE_THREADS) choose_kernel (LycheeCudaSample p)
     int i = base + threadIdx.x;
     Weight x = i < n ? count_member (p, c, p.members[i], true) : 0;
 
-    before = sum + scan (x, scratch, &total);
+    before = sum + lychee_block_scan (x, scratch, &total);
     if (before <= target && target < before + x)
       *p.chosen = p.members[i];
     sum += total;
