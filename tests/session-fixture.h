@@ -19,6 +19,19 @@ new_chunk (guint64 number, guint n)
       G_GUINT64_CONSTANT (1000000000), LYCHEE_BOUNDARY_WORD, 0, number);
 }
 
+/* Chunks @first .. @end - 1, of @n tokens each. */
+static inline void
+append_chunks (LycheeSession *session, guint first, guint end, guint n)
+{
+  for (guint i = first; i < end; i++) {
+    g_autoptr (LycheeChunk) chunk = new_chunk (i, n);
+    g_autoptr (GError) error = NULL;
+
+    lychee_session_append (session, chunk, NULL, &error);
+    g_assert_no_error (error);
+  }
+}
+
 /* A LycheeTextFunc that puts an answer together, in a GString. */
 static inline gboolean
 collect (const char *text, gpointer user_data)

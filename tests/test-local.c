@@ -227,18 +227,6 @@ new_session (guint n_context)
       LYCHEE_CHAT_FORMAT_CHATML, NULL);
 }
 
-static void
-read_chunks (LycheeSession *session, guint first, guint end)
-{
-  for (guint i = first; i < end; i++) {
-    g_autoptr (LycheeChunk) chunk = new_chunk (i, STEP);
-    g_autoptr (GError) error = NULL;
-
-    lychee_session_append (session, chunk, NULL, &error);
-    g_assert_no_error (error);
-  }
-}
-
 /* |a - b| / |b| of the logits of what follows */
 static double
 get_distance (LycheeSession *a, LycheeSession *b)
@@ -285,7 +273,7 @@ test_save (void)
     g_autofree char *path = g_build_filename (dir, "session", NULL);
     g_autoptr (GError) error = NULL;
 
-    read_chunks (session, 0, n_chunks[i]);
+    append_chunks (session, 0, n_chunks[i], STEP);
     assert_is_limited (session);
     lychee_session_save (session, path, NULL, &error);
     g_assert_no_error (error);
@@ -295,8 +283,8 @@ test_save (void)
     g_assert_cmpuint (lychee_cache_get_bytes (lychee_session_get_cache (loaded)), ==,
         lychee_cache_get_bytes (lychee_session_get_cache (session)));
     g_assert_cmpfloat (get_distance (loaded, session), ==, 0);
-    read_chunks (session, n_chunks[i], n_chunks[i] + 40);
-    read_chunks (loaded, n_chunks[i], n_chunks[i] + 40);
+    append_chunks (session, n_chunks[i], n_chunks[i] + 40, STEP);
+    append_chunks (loaded, n_chunks[i], n_chunks[i] + 40, STEP);
     g_assert_cmpfloat (get_distance (loaded, session), ==, 0);
   }
 }
@@ -317,10 +305,10 @@ test_rewind (void)
     LycheeCache *cache = lychee_session_get_cache (session);
     guint left = cases[i].left, n = lychee_cache_get_n_chunks (cache);
 
-    read_chunks (session, n, 100);
+    append_chunks (session, n, 100, STEP);
     g_assert_cmpuint (lychee_session_truncate (session, left * SECOND), ==, left * SECOND);
     assert_is_limited (session);
-    read_chunks (fresh, 0, left);
+    append_chunks (fresh, 0, left, STEP);
     g_assert_cmpuint (lychee_cache_get_n_chunks (cache), ==, left);
     g_assert_cmpuint (lychee_cache_get_length (cache), ==,
         lychee_cache_get_length (lychee_session_get_cache (fresh)));
@@ -338,7 +326,7 @@ test_rewind_to_hole (void)
   g_autoptr (LycheeChunk) first = NULL;
   guint position, begin, n;
 
-  read_chunks (session, 0, 200);
+  append_chunks (session, 0, 200, STEP);
   first = lychee_cache_get_chunk (cache, 0, &position);
   g_assert_cmpuint (lychee_cache_get_local_begin (cache), >, 0);
   lychee_session_truncate (session, first->pts + 2 * SECOND);
@@ -347,7 +335,7 @@ test_rewind_to_hole (void)
   g_assert_cmpuint (begin + n, ==, position);
   g_assert_cmpuint (lychee_cache_get_local_begin (cache), ==, 0);
   assert_is_limited (session);
-  read_chunks (session, 200, 220);
+  append_chunks (session, 200, 220, STEP);
   assert_is_limited (session);
 }
 
@@ -357,8 +345,8 @@ test_ask_part (void)
 {
   g_autoptr (LycheeSession) session = new_session (2000), same = new_session (2000);
 
-  read_chunks (session, 0, 100);
-  read_chunks (same, 0, 100);
+  append_chunks (session, 0, 100, STEP);
+  append_chunks (same, 0, 100, STEP);
   for (guint from = 0; from < 90; from += 30) {
     g_autoptr (LycheeQuestion) question =
         g_object_new (LYCHEE_TYPE_QUESTION, "prompt", "Well?", "max-tokens", 8, NULL);

@@ -422,18 +422,6 @@ new_session (LycheeModel *model, guint threads, guint64 max_memory)
       LYCHEE_OVERFLOW_FORGET_OLDEST, NULL);
 }
 
-static void
-read_chunks (LycheeSession *session, guint n)
-{
-  for (guint i = 0; i < n; i++) {
-    g_autoptr (LycheeChunk) chunk = new_chunk (i, 16);
-    g_autoptr (GError) error = NULL;
-
-    lychee_session_append (session, chunk, NULL, &error);
-    g_assert_no_error (error);
-  }
-}
-
 /* Reads ten times what the model was trained for, densely as far as that goes, and answers; on any
  * number of threads, forked, saved and loaded the same. */
 static void
@@ -449,12 +437,12 @@ test_session (void)
   LycheeSession *others[3];
   LycheePositions positions;
 
-  read_chunks (session, 160);
+  append_chunks (session, 0, 160, 16);
   g_assert_cmpuint (get_count (session, "tokens-forgotten"), ==, 0);
   g_assert_cmpuint (get_count (session, "dense-queries"), >, 0);
   g_assert_cmpuint (get_count (session, "sparse-queries"), >, 0);
   answer = ask_text (session, 30);
-  read_chunks (threaded, 160);
+  append_chunks (threaded, 0, 160, 16);
   fork = lychee_session_fork (session, &error);
   g_assert_no_error (error);
   lychee_session_save (session, saved, NULL, &error);
@@ -484,7 +472,7 @@ test_forget (void)
   g_autoptr (LycheeModel) model = test_model_load (path);
   g_autoptr (LycheeSession) session = new_session (model, 1, 2 * 1000 * 1000);
 
-  read_chunks (session, 500);
+  append_chunks (session, 0, 500, 16);
   g_assert_cmpuint (get_count (session, "tokens-forgotten"), >, 0);
   answer = ask_text (session, 5);
   g_assert_nonnull (answer);
@@ -503,7 +491,7 @@ test_evidence (void)
   g_autoptr (LycheeAnswer) answer = NULL;
   g_autoptr (GError) error = NULL;
 
-  read_chunks (session, 100);
+  append_chunks (session, 0, 100, 16);
   answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (lychee_answer_get_evidence (answer)->len, ==, 3);

@@ -41,18 +41,6 @@ new_session (LycheeModel *model, LycheeCacheType type, LycheeGranularity granula
       "overflow", LYCHEE_OVERFLOW_FORGET_OLDEST, "template", LYCHEE_CHAT_FORMAT_CHATML, NULL);
 }
 
-static void
-read_chunks (LycheeSession *session, guint first, guint end)
-{
-  for (guint i = first; i < end; i++) {
-    g_autoptr (LycheeChunk) chunk = new_chunk (i, STEP);
-    g_autoptr (GError) error = NULL;
-
-    lychee_session_append (session, chunk, NULL, &error);
-    g_assert_no_error (error);
-  }
-}
-
 /* |a - b| / |b| of the logits of what follows, read as @options say. */
 static double
 get_distance (LycheeSession *a, LycheeSession *b, gboolean sparse)
@@ -119,8 +107,8 @@ test_session (gconstpointer data)
   LycheeCacheType type;
 
   for (guint n = 60; n <= 120; n += 60) { /* in the end the oldest are forgotten */
-    read_chunks (f16, n - 60, n);
-    read_chunks (q8, n - 60, n);
+    append_chunks (f16, n - 60, n, STEP);
+    append_chunks (q8, n - 60, n, STEP);
     for (guint sparse = 0; sparse < 2; sparse++) {
       double distance = get_distance (q8, f16, sparse);
 
@@ -142,9 +130,9 @@ test_session (gconstpointer data)
   g_assert_no_error (error);
   g_object_get (loaded, "cache-type", &type, NULL);
   g_assert_cmpint (type, ==, LYCHEE_CACHE_TYPE_Q8_0);
-  read_chunks (q8, 115, 122);
-  read_chunks (fork, 115, 122);
-  read_chunks (loaded, 115, 122);
+  append_chunks (q8, 115, 122, STEP);
+  append_chunks (fork, 115, 122, STEP);
+  append_chunks (loaded, 115, 122, STEP);
   for (guint sparse = 0; sparse < 2; sparse++) {
     g_assert_cmpfloat (get_distance (fork, q8, sparse), ==, 0);
     g_assert_cmpfloat (get_distance (loaded, q8, sparse), ==, 0);
@@ -163,8 +151,8 @@ test_read (void)
   guint n = 30, n_rows;
   g_autofree guint16 *halves = NULL, *blocks = NULL;
 
-  read_chunks (f16, 0, 10);
-  read_chunks (q8, 0, 10);
+  append_chunks (f16, 0, 10, STEP);
+  append_chunks (q8, 0, 10, STEP);
   from[0] = lychee_session_get_cache (f16);
   from[1] = lychee_session_get_cache (q8);
   n_rows = n * lychee_cache_get_n_layers (from[0]) * lychee_cache_get_n_kv_heads (from[0]) * 2;
