@@ -43,6 +43,10 @@ on_bus (GstBus *bus, GstMessage *message, gpointer user_data)
 
   switch (GST_MESSAGE_TYPE (message)) {
   case GST_MESSAGE_ERROR:
+    /* What follows the first, such as that the stream stopped, comes of it. */
+    if (program->failed)
+      break;
+    program->failed = TRUE;
     gst_message_parse_error (message, &error, NULL);
     program_fail (program, "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
     g_main_loop_quit (program->loop);

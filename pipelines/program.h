@@ -8,7 +8,8 @@ typedef struct {
   const char *name; /* of the program */
   GMainLoop *loop;
   GstElement *pipeline;
-  int status; /* to exit with */
+  int status;      /* to exit with */
+  gboolean failed; /* an element said why */
   guint watch, interrupts[2];
   /* In the main loop: an element message. (nullable) */
   void (*on_message) (GstMessage *message, gpointer user_data);
