@@ -22,6 +22,9 @@ typedef struct {
   /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
   gboolean (*run_choosing) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
+  guint64 (*get_n_shared) (LycheeBackend *backend); /* NULL: each token is computed on its own */
+  /* NULL: caches are where they are; see lychee_holder_hold () */
+  guint (*hold) (LycheeWorker *worker, LycheeCache *cache, GError **error);
 } LycheeBackendClass;
 
 struct _LycheeBackend {
@@ -39,6 +42,6 @@ struct _LycheeWorker {
 LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);
 /* @built: (out): whether there is a module for CUDA devices at all */
 LycheeBackend *lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeGranularity granularity, gboolean packed, gboolean *built, GError **error);
+    gboolean packed, gboolean *built, GError **error);
 
 G_END_DECLS

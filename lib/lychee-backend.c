@@ -9,7 +9,7 @@ G_DEFINE_QUARK (lychee-backend-error-quark, lychee_backend_error)
 
 LycheeBackend *
 lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device,
-    LycheeGranularity granularity, gboolean packed, GError **error)
+    gboolean packed, GError **error)
 {
   g_autoptr (GError) local = NULL;
   LycheeBackend *backend;
@@ -17,8 +17,7 @@ lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, g
 
   if (type == LYCHEE_BACKEND_CPU)
     return lychee_backend_new_cpu (model, threads);
-  backend =
-      lychee_backend_new_cuda (model, threads, cuda_device, granularity, packed, &built, &local);
+  backend = lychee_backend_new_cuda (model, threads, cuda_device, packed, &built, &local);
   if (backend)
     return backend;
   if (type == LYCHEE_BACKEND_CUDA) {
@@ -72,6 +71,12 @@ const char *
 lychee_backend_get_note (LycheeBackend *backend)
 {
   return backend->note;
+}
+
+guint64
+lychee_backend_get_n_shared (LycheeBackend *backend)
+{
+  return backend->klass->get_n_shared ? backend->klass->get_n_shared (backend) : 0;
 }
 
 LycheeWorker *

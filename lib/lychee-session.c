@@ -755,7 +755,6 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
 static gboolean
 open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
   LycheeBackendType type = s->backend_type;
   gboolean ok;
 
@@ -764,9 +763,8 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
     type = LYCHEE_BACKEND_CPU;
   g_mutex_lock (&s->lock);
   if (!s->backend)
-    s->backend = lychee_backend_new (type, s->model, s->threads, s->cuda_device,
-        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN,
-        lychee_cache_get_packed (cache), error);
+    s->backend = lychee_backend_new (
+        type, s->model, s->threads, s->cuda_device, lychee_cache_get_packed (cache), error);
   ok = s->backend != NULL;
   /* One that was loaded after another one was computed. */
   if (ok && lychee_cache_get_packed (cache) &&

@@ -207,7 +207,7 @@ lychee_cuda_attend_chunk (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   if (p->n_tokens == 0)
     return 0;
-  if (p->n_splits < 1 || p->selection || p->n_heads % p->n_kv_heads != 0)
+  if (p->n_splits < 1 || p->selection || p->separate || p->n_heads % p->n_kv_heads != 0)
     return (int) cudaErrorInvalidValue;
   if (p->type == LYCHEE_CUDA_F16)
     return launch_dim<__half> (p, stream);
