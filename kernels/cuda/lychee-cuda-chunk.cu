@@ -202,6 +202,18 @@ launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
       p->head_dim, [=] (auto dim) { return launch<T, decltype (dim)::value> (p, stream); });
 }
 
+size_t
+lychee_cuda_attend_chunk_shared (int head_dim)
+{
+  size_t shared = 0;
+
+  lychee_with_head_dim (head_dim, [&] (auto dim) {
+    shared = ChunkShape<decltype (dim)::value>::shared;
+    return 0;
+  });
+  return shared;
+}
+
 int
 lychee_cuda_attend_chunk (const LycheeCudaAttend *p, cudaStream_t stream)
 {

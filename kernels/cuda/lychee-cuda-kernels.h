@@ -244,6 +244,8 @@ int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
 int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
 int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
+/* Bytes of shared memory that a block of that takes: more than some devices have. */
+size_t lychee_cuda_attend_chunk_shared (int head_dim);
 
 typedef struct {
   LycheeCudaType type; /* of the output */

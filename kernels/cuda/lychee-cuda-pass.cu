@@ -61,10 +61,14 @@ plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
   return clamp (divide_up (n_keys, least), 1, most < 1 ? 1 : most);
 }
 
+/* Whether lychee_cuda_attend () takes them, or has to. */
 static bool
-has_few_queries (const LycheeCudaHparams &h, int n_tokens)
+has_few_queries (const LycheeCudaWorker *w, int n_tokens)
 {
-  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES;
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES ||
+         lychee_cuda_attend_chunk_shared (h.head_dim) > w->model->device->block_shared;
 }
 
 /* Whether each token is of a sequence of its own. */
@@ -100,7 +104,7 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   if (separate)
     blocks = n * divide_up (group, 8);
   else
-    blocks = divide_up (n * group, has_few_queries (h, n) ? 8 : 64);
+    blocks = divide_up (n * group, has_few_queries (w, n) ? 8 : 64);
   memset (&plan, 0, sizeof plan); /* plans are compared by their bytes */
   plan.n_tokens = n;
   plan.n_sequences = pass->n_sequences;
@@ -399,7 +403,7 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
   a.block_tokens = a.separate ? 1 : plan.n_tokens;
   a.window = local ? h.window : 0;
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
-  code = a.separate || has_few_queries (h, plan.n_tokens)
+  code = a.separate || has_few_queries (w, plan.n_tokens)
              ? lychee_cuda_attend (&a, w->stream)
              : lychee_cuda_attend_chunk (&a, w->stream);
   weighed = !log_mass && !local && is_weighed (plan, layer);

@@ -101,9 +101,8 @@ lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weight
   *worker = nullptr;
   w->model = model;
   cudaSetDevice (model->device->ordinal);
-  /* Weights were converted in the default stream, which these do not wait for. */
-  if (lychee_cuda_check ((int) cudaDeviceSynchronize (), "the CUDA device failed", error) ||
-      lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->stream, cudaStreamNonBlocking),
+  /* Nothing here waits for the whole device, which nobody may while another worker captures. */
+  if (lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->stream, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
       lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->uploads, cudaStreamNonBlocking),
           "no CUDA stream", error) ||

@@ -82,6 +82,53 @@ measure_bandwidth ()
 
 static const int head_dim = 128;
 
+/* Copies of an index for the heads of a model, which have one each: more than a cache holds. */
+struct Indexes {
+  std::vector<void *> arenas;
+  std::vector<std::unique_ptr<Array<const LycheeCudaNode *> > > lists;
+  LycheeCudaHead head;
+
+  Indexes (const Index &index, int n)
+  {
+    size_t size = 0;
+
+    head = LycheeCudaHead{ nullptr, (int) index.nodes.size (), index.begin, index.end, 0 };
+    for (const Array<uint8_t> *record : index.records)
+      size += (record->n + 255) / 256 * 256;
+    for (int i = 0; i < n; i++) {
+      std::vector<const LycheeCudaNode *> addresses;
+      void *arena;
+      char *to;
+
+      test::must (cudaMalloc (&arena, size), "indexes");
+      to = static_cast<char *> (arena);
+      for (const Array<uint8_t> *record : index.records) {
+        test::must (cudaMemcpy (to, record->data, record->n, cudaMemcpyDeviceToDevice), "indexes");
+        addresses.push_back (reinterpret_cast<const LycheeCudaNode *> (to));
+        to += (record->n + 255) / 256 * 256;
+      }
+      arenas.push_back (arena);
+      lists.emplace_back (new Array<const LycheeCudaNode *> (addresses));
+    }
+    test::must (cudaDeviceSynchronize (), "indexes");
+  }
+  Indexes (const Indexes &) = delete;
+  Indexes &operator= (const Indexes &) = delete;
+  ~Indexes ()
+  {
+    for (void *arena : arenas)
+      cudaFree (arena);
+  }
+  LycheeCudaHead
+  get (size_t i) const
+  {
+    LycheeCudaHead own = head;
+
+    own.nodes = lists[i % lists.size ()]->data;
+    return own;
+  }
+};
+
 static const int sinks = 16, window = 64, budget = 1024;
 
 /* A layer's attention of @batch sequences of @n tokens: to the kernels so many more heads. */
@@ -106,8 +153,12 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
     max_leaves += (int) node.leaves.size ();
   Array<float> q (random.normals ((size_t) heads * head_dim));
   Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { n - 1, 1, 0, 0, 0 } });
-  Array<LycheeCudaHead> head_array (std::vector<LycheeCudaHead> (
-      (size_t) kv_heads, LycheeCudaHead{ index.list->data, max_nodes, sinks, n - window, 0 }));
+  Indexes indexes (index, small ? 3 : 256);
+  const int index_layers = std::max (2, 256 / kv_heads);
+  std::vector<LycheeCudaHead> all_heads;
+  for (int i = 0; i < index_layers * kv_heads; i++)
+    all_heads.push_back (indexes.get ((size_t) i));
+  Array<LycheeCudaHead> head_array (all_heads);
   /* As kernels/cuda/lychee-cuda-pass.cu plans it. */
   int room = std::max (1, device.multiProcessorCount * resident / kv_heads);
   int splits = small ? 2 : std::min (room, (n + 255) / 256);
@@ -165,11 +216,13 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
     test::must (lychee_cuda_attend (&attend, stream), "attend");
     merge (attend.n_splits, stream);
   });
-  double search_us = measure (iterations, [&] (int, cudaStream_t stream) {
+  double search_us = measure (iterations, [&] (int i, cudaStream_t stream) {
+    search.heads = head_array.data + i % index_layers * kv_heads;
     test::must (lychee_cuda_search (&search, stream), "search");
   });
   double sparse_us = measure (iterations, [&] (int i, cudaStream_t stream) {
     sparse.layer_offset = (size_t) (i % n_layers) * layer;
+    sparse.heads = search.heads = head_array.data + i % index_layers * kv_heads;
     test::must (lychee_cuda_search (&search, stream), "search");
     test::must (lychee_cuda_attend (&sparse, stream), "attend");
     merge (sparse_splits + rest_splits, stream);
@@ -188,12 +241,12 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
 
 /* Milliseconds that a token of each of @batch sequences of @n tokens takes, decoded in one pass. */
 static double
-bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages, const Index &index,
-    int n, int batch, bool sparse)
+bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages,
+    const Indexes &indexes, int n, int batch, bool sparse)
 {
   const LycheeCudaHparams &h = model.h;
-  std::vector<LycheeCudaHead> heads ((size_t) h.n_layers * h.n_kv_heads,
-      LycheeCudaHead{ index.list->data, (int) index.nodes.size (), sinks, n - window, 0 });
+  size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
+  std::vector<LycheeCudaHead> heads;
   std::vector<LycheeCudaSequence> sequences ((size_t) batch);
   std::vector<LycheeCudaSampling> sampling ((size_t) batch);
   std::vector<int> ids ((size_t) batch, 1);
@@ -203,10 +256,12 @@ bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages, c
   int tokens = small ? 2 : 24;
   double begun = 0;
 
+  for (size_t i = 0; i < n_heads * (size_t) batch; i++)
+    heads.push_back (indexes.get (i));
   for (size_t i = 0; i < (size_t) batch; i++) {
     sampling[i] = LycheeCudaSampling{ 1, 0, 1, 0, 0, 1, 1, 0 }; /* greedy */
     sequences[i] = LycheeCudaSequence{ n, 0, 0, 0, pages[i]->memory.data (),
-      (int) pages[i]->memory.size (), heads.data (), &sampling[i], nullptr };
+      (int) pages[i]->memory.size (), &heads[i * n_heads], &sampling[i], nullptr };
   }
   pass.ids = ids.data ();
   pass.n_tokens = pass.n_sequences = batch;
@@ -217,7 +272,7 @@ bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages, c
   pass.sinks = sinks;
   pass.budget = small ? 200 : budget;
   pass.rest = 1;
-  pass.max_nodes = (int) index.nodes.size ();
+  pass.max_nodes = indexes.head.n_nodes;
   pass.max_node_rows = 288;
   pass.audit_layer = -1;
   for (int t = -3; t < tokens; t++) { /* as it is, captured, from the graph */
@@ -273,8 +328,9 @@ bench_model (const std::vector<int> &lengths, const std::vector<int> &batches, i
     for (int i = 0; i < batch; i++) /* of its own, so that no cache serves two of them */
       pages.emplace_back (new Pages (random, n + 64, h.n_layers, h.n_kv_heads, head_dim));
     Index index (random, head_dim, sinks, n - window, 224, 36);
+    Indexes indexes (index, small ? 3 : 256);
     for (int sparse = 0; sparse < 2; sparse++)
-      ms[sparse] = bench_tokens (model, pages, index, n, batch, sparse);
+      ms[sparse] = bench_tokens (model, pages, indexes, n, batch, sparse);
     printf ("{\"what\": \"model\", \"batch\": %d, \"tokens\": %d, \"dense_ms\": %.3f, "
             "\"sparse_ms\": %.3f, \"speedup\": %.2f}\n",
         batch, n, ms[0], ms[1], ms[0] / ms[1]);

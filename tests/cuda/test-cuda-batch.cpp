@@ -164,6 +164,15 @@ test_together (int window, bool sparse, LycheeCudaOutput output, const char *nam
   test::result ("%s (%.1e)", name, worst);
 }
 
+/* A driver that captures no graph only makes it slower. */
+static void
+test_no_capture ()
+{
+  setenv ("LYCHEE_EMULATED_NO_CAPTURE", "1", 1); /* a real device does not look there */
+  test_together (0, true, LYCHEE_CUDA_OUTPUT_LAST, "no graphs");
+  unsetenv ("LYCHEE_EMULATED_NO_CAPTURE");
+}
+
 static void
 test_refused ()
 {
@@ -198,6 +207,7 @@ main ()
   test_together (0, false, LYCHEE_CUDA_OUTPUT_CHOSEN, "tokens are chosen, dense");
   test_together (0, true, LYCHEE_CUDA_OUTPUT_CHOSEN, "tokens are chosen, sparse");
   test_together (0, true, LYCHEE_CUDA_OUTPUT_NONE, "without an output");
+  test_no_capture ();
   test_refused ();
   return test::finish ();
 }
