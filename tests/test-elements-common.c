@@ -416,18 +416,35 @@ on_piece (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
   return GST_PAD_PROBE_OK;
 }
 
+/* A flush may be over before the thread that is held looks again. */
+static GstPadProbeReturn
+on_flush (GstPad *pad, GstPadProbeInfo *info, gpointer hold)
+{
+  if (GST_EVENT_TYPE (GST_PAD_PROBE_INFO_EVENT (info)) == GST_EVENT_FLUSH_START)
+    test_hold_release (hold);
+  return GST_PAD_PROBE_OK;
+}
+
 void
 test_hold_at (Hold *hold, Chain *chain, guint at)
 {
   GstElement *decoder = test_chain_get (chain, "d");
 
+  test_hold_decoder (hold, decoder, at);
+  gst_object_unref (decoder);
+}
+
+void
+test_hold_decoder (Hold *hold, GstElement *decoder, guint at)
+{
   memset (hold, 0, sizeof *hold);
   hold->at = at;
   g_mutex_init (&hold->lock);
   g_cond_init (&hold->reached);
   hold->pad = gst_element_get_static_pad (decoder, "src");
+  hold->flush_probe =
+      gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_EVENT_FLUSH, on_flush, hold, NULL);
   hold->probe = gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_BUFFER, on_piece, hold, NULL);
-  gst_object_unref (decoder);
 }
 
 void
@@ -445,6 +462,7 @@ void
 test_hold_clear (Hold *hold)
 {
   gst_pad_remove_probe (hold->pad, hold->probe);
+  gst_pad_remove_probe (hold->pad, hold->flush_probe);
   gst_object_unref (hold->pad);
   g_mutex_clear (&hold->lock);
   g_cond_clear (&hold->reached);

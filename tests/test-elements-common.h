@@ -86,11 +86,12 @@ typedef struct {
   GCond reached;
   gboolean held;
   gint released; /* atomic */
-  gulong probe;
+  gulong probe, flush_probe;
   GstPad *pad;
 } Hold;
 
 void test_hold_at (Hold *hold, Chain *chain, guint at);
+void test_hold_decoder (Hold *hold, GstElement *decoder, guint at);
 void test_hold_wait (Hold *hold);
 void test_hold_release (Hold *hold);
 void test_hold_clear (Hold *hold);
