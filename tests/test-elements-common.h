@@ -83,9 +83,8 @@ typedef struct {
   guint at; /* hold at this piece, counted from 1 */
   guint seen;
   GMutex lock;
-  GCond reached;
-  gboolean held;
-  gint released; /* atomic */
+  GCond changed;
+  gboolean held, released, left;
   gulong probe, flush_probe;
   GstPad *pad;
 } Hold;
