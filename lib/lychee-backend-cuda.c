@@ -589,10 +589,10 @@ cuda_hold (LycheeWorker *worker, LycheeCache *cache, GError **error)
   return length;
 }
 
-static guint64
-cuda_get_n_shared (LycheeBackend *backend)
+static void
+cuda_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared)
 {
-  return lychee_cuda_batch_get_n_shared (((CudaBackend *) backend)->batch);
+  lychee_cuda_batch_describe (((CudaBackend *) backend)->batch, n_decoding, n_shared);
 }
 
 static const LycheeBackendClass cuda_class = {
@@ -608,7 +608,7 @@ static const LycheeBackendClass cuda_class = {
   .collect_weights = cuda_collect_weights,
   .run = cuda_run,
   .run_choosing = cuda_run_choosing,
-  .get_n_shared = cuda_get_n_shared,
+  .get_sharing = cuda_get_sharing,
   .hold = cuda_hold,
 };
 

@@ -22,7 +22,8 @@ typedef struct {
   /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
   gboolean (*run_choosing) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
-  guint64 (*get_n_shared) (LycheeBackend *backend); /* NULL: each token is computed on its own */
+  /* NULL: each token is computed on its own */
+  void (*get_sharing) (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared);
   /* NULL: caches are where they are; see lychee_holder_hold () */
   guint (*hold) (LycheeWorker *worker, LycheeCache *cache, GError **error);
 } LycheeBackendClass;

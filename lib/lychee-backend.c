@@ -73,10 +73,13 @@ lychee_backend_get_note (LycheeBackend *backend)
   return backend->note;
 }
 
-guint64
-lychee_backend_get_n_shared (LycheeBackend *backend)
+void
+lychee_backend_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared)
 {
-  return backend->klass->get_n_shared ? backend->klass->get_n_shared (backend) : 0;
+  *n_decoding = 0;
+  *n_shared = 0;
+  if (backend->klass->get_sharing)
+    backend->klass->get_sharing (backend, n_decoding, n_shared);
 }
 
 LycheeWorker *

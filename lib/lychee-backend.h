@@ -35,9 +35,10 @@ const char *lychee_backend_get_name (LycheeBackend *backend);
 /* (nullable) (transfer none) */
 const char *lychee_backend_get_note (LycheeBackend *backend);
 
-/* Tokens of its model that were decoded together with those of other workers: who decodes at the
- * same time, in several threads, shares each read of the weights where the backend can do that. */
-guint64 lychee_backend_get_n_shared (LycheeBackend *backend);
+/* Who decodes a model at the same time, in several threads, shares each read of its weights where
+ * the backend can do that: workers that are at it, and tokens that were decoded together with those
+ * of others. */
+void lychee_backend_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared);
 
 /* A worker belongs to one thread at a time; its attention is dense until it is told otherwise.
  * (transfer full) (nullable): NO_MEMORY */

@@ -252,13 +252,11 @@ lychee_cuda_batch_count (LycheeCudaBatch *batch, const LycheeCudaMember *member)
   return n;
 }
 
-guint64
-lychee_cuda_batch_get_n_shared (LycheeCudaBatch *batch)
+void
+lychee_cuda_batch_describe (LycheeCudaBatch *batch, guint *n_decoding, guint64 *n_shared)
 {
-  guint64 n;
-
   g_mutex_lock (&batch->lock);
-  n = batch->n_shared;
+  *n_decoding = batch->joined->len;
+  *n_shared = batch->n_shared;
   g_mutex_unlock (&batch->lock);
-  return n;
 }

@@ -46,7 +46,7 @@ void lychee_cuda_batch_release (LycheeCudaBatch *batch, LycheeCudaMember *member
 void lychee_cuda_batch_leave (LycheeCudaBatch *batch, LycheeCudaMember *member);
 /* How many sequences are being decoded; @member counts in any case. */
 guint lychee_cuda_batch_count (LycheeCudaBatch *batch, const LycheeCudaMember *member);
-/* Tokens that were decoded together with others. */
-guint64 lychee_cuda_batch_get_n_shared (LycheeCudaBatch *batch);
+/* How many are decoding, and tokens that were decoded together with others. */
+void lychee_cuda_batch_describe (LycheeCudaBatch *batch, guint *n_decoding, guint64 *n_shared);
 
 G_END_DECLS

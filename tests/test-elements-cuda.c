@@ -66,6 +66,8 @@ static const Pair pairs[] = {
   { "drawn", LINE ("cpu") "max-tokens=8 temperature=0.6 seed=10",
       LINE ("cuda") "max-tokens=8 temperature=0.6 seed=10" },
   { "auto", LINE ("cpu") "max-tokens=8", LINE ("auto") "max-tokens=8" },
+  { "chunks", MIXED ("cpu granularity=chunk", "", "cpu") "max-tokens=8 budget=128",
+      MIXED ("cuda granularity=chunk", "", "cuda") "max-tokens=8 budget=128" },
   { "reads-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cpu", "", "cuda") "max-tokens=8" },
   { "answers-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cuda", "", "cpu") "max-tokens=8" },
 };
@@ -193,6 +195,60 @@ test_placing (gconstpointer data)
   gst_object_unref (pad);
   gst_object_unref (indexer);
   test_chain_clear (&chain);
+}
+
+static const char *const prompts[] = { "What is said?", "Who spoke?", "What was decided then?" };
+
+/* The answers to the prompts, asked at once. (transfer full) */
+static GHashTable *
+answer_all (const char *line)
+{
+  GHashTable *texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  char *ids[G_N_ELEMENTS (prompts)];
+  GstElement *decoder;
+  Chain chain;
+
+  test_chain_init (&chain, line, TEST_TEXT_CAPS);
+  decoder = test_chain_get (&chain, "d");
+  test_chain_say_much (&chain, 0, N_LINES);
+  g_assert_true (gst_harness_push_event (
+      chain.harness, gst_event_new_gap (N_LINES * GST_SECOND, GST_CLOCK_TIME_NONE)));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++) {
+    g_signal_emit_by_name (decoder, "ask", prompts[i], NULL, &ids[i]);
+    g_assert_nonnull (ids[i]);
+  }
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++) {
+    GstMessage *message = test_wait_element (chain.bus, "lychee-answer");
+    const char *id = test_get_string (message, "id"), *prompt = NULL;
+
+    for (guint j = 0; j < G_N_ELEMENTS (prompts); j++)
+      if (g_str_equal (id, ids[j]))
+        prompt = prompts[j];
+    g_assert_nonnull (prompt);
+    g_assert_cmpstr (test_get_string (message, "finish"), ==, "length");
+    g_hash_table_insert (texts, g_strdup (prompt), g_strdup (test_get_string (message, "text")));
+    gst_message_unref (message);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    g_free (ids[i]);
+  gst_object_unref (decoder);
+  test_chain_clear (&chain);
+  return texts;
+}
+
+/* Several answers at a time are each what it is alone. */
+static void
+test_several (void)
+{
+  g_autoptr (GHashTable) alone = answer_all (LINE ("cpu") "max-tokens=12 prompt=\"\"");
+  g_autoptr (GHashTable) together =
+      answer_all (LINE ("cuda") "max-tokens=12 prompt=\"\" max-answers=3");
+
+  g_assert_cmpuint (g_hash_table_size (together), ==, G_N_ELEMENTS (prompts));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    g_assert_cmpstr (
+        g_hash_table_lookup (together, prompts[i]), ==, g_hash_table_lookup (alone, prompts[i]));
 }
 
 /* A device that has no room for keys and values: reading goes on without it. */
@@ -344,6 +400,7 @@ add (void)
     g_test_add_data_func (name, &placings[i], test_placing);
   }
   g_test_add_func ("/elements/cuda/placing/no-memory", test_placing_no_memory);
+  g_test_add_func ("/elements/cuda/several", test_several);
   g_test_add_func ("/elements/cuda/flush", test_flush);
   g_test_add_func ("/elements/cuda/null", test_null);
   g_test_add_func ("/elements/cuda/no-memory", test_no_memory);
