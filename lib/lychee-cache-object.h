@@ -30,10 +30,8 @@ typedef struct {
   GSList *peers;    /* of LycheePeer; usually none or one */
 } LycheeCachePage;
 
-typedef struct {
-  LycheeChunk *chunk;
-  guint position;
-} LycheeCacheEntry;
+/* A cache's chunks; see lychee-cache-chunks.c. */
+typedef struct _LycheeCacheChunks LycheeCacheChunks;
 
 struct _LycheeCache {
   GObject parent_instance;
@@ -65,11 +63,12 @@ struct _LycheeCache {
   guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
   GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
 
-  GMutex lock;                /* pages, n_pages and entries, against fork */
+  GMutex lock;                /* pages, n_pages and chunks, against fork */
   LycheeCachePage **pages[2]; /* [kind][max_pages] */
   const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
   guint n_pages;
-  GArray *entries; /* of LycheeCacheEntry, ascending */
+  LycheeCacheChunks *chunks; /* of which this cache has the first: */
+  guint n_chunks;
 
   GMutex index_lock; /* taken before lock */
   LycheeCacheIndexing indexing;
@@ -116,8 +115,9 @@ void lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexPara
 /* What was indexed and is now inside the window comes out again. */
 void lychee_cache_truncate_indexes (LycheeCache *cache, guint length);
 
-/* Frees what a LycheeCacheEntry has. */
-void lychee_cache_entry_clear (gpointer data);
+LycheeCacheChunks *lychee_cache_chunks_new (void);
+LycheeCacheChunks *lychee_cache_chunks_ref (LycheeCacheChunks *chunks);
+void lychee_cache_chunks_unref (LycheeCacheChunks *chunks);
 /* Forgets the chunks that have tokens in begin .. end - 1. With the lock. */
 void lychee_cache_forget_chunks (LycheeCache *cache, guint begin, guint end);
 

@@ -147,6 +147,8 @@ void lychee_cache_get_extent (LycheeCache *cache, LycheeCacheExtent *extent);
 gboolean lychee_cache_load (
     LycheeCache *cache, LycheeFile *file, const LycheeCacheExtent *extent, GError **error);
 
+/* Where each chunk begins and ends, one after the other: [n_chunks][2] tokens. */
+guint *lychee_cache_list_chunks (LycheeCache *cache, guint *n_chunks);
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */
 guint lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise);

@@ -72,8 +72,7 @@ lychee_cache_init (LycheeCache *cache)
 {
   g_mutex_init (&cache->lock);
   g_mutex_init (&cache->index_lock);
-  cache->entries = g_array_new (FALSE, FALSE, sizeof (LycheeCacheEntry));
-  g_array_set_clear_func (cache->entries, lychee_cache_entry_clear);
+  cache->chunks = lychee_cache_chunks_new ();
   cache->start = g_array_new (FALSE, FALSE, sizeof (gint32));
 }
 
@@ -94,7 +93,7 @@ lychee_cache_finalize (GObject *object)
   g_free (cache->kind);
   g_free (cache->slot);
   g_free (cache->table);
-  g_array_unref (cache->entries);
+  lychee_cache_chunks_unref (cache->chunks);
   g_array_unref (cache->start);
   lychee_cache_budget_unref (cache->budget);
   g_mutex_clear (&cache->lock);
@@ -392,12 +391,9 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
   fork->n_left_out = cache->n_left_out;
   fork->n_forgotten = cache->n_forgotten;
   g_array_append_vals (fork->start, cache->start->data, cache->start->len);
-  for (guint i = 0; i < cache->entries->len; i++) {
-    LycheeCacheEntry entry = g_array_index (cache->entries, LycheeCacheEntry, i);
-
-    lychee_chunk_ref (entry.chunk);
-    g_array_append_val (fork->entries, entry);
-  }
+  lychee_cache_chunks_unref (fork->chunks);
+  fork->chunks = lychee_cache_chunks_ref (cache->chunks);
+  fork->n_chunks = cache->n_chunks;
   g_mutex_unlock (&cache->lock);
   if (cache->indexes) {
     guint n = cache->n_layers * cache->n_kv_heads;
