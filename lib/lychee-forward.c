@@ -26,7 +26,6 @@ typedef struct {
   guint n_tokens;
   LycheeOutput output;
   guint n_context; /* that its ropes are for */
-  gboolean is_packed;
   guint64 last_used;
   struct ggml_context *context;
   struct ggml_cgraph *graph;
@@ -52,9 +51,7 @@ struct _Graphs {
 
 struct _LycheeForward {
   Graphs *graphs;
-  guint n_context;    /* what keys are rotated for */
-  gboolean is_packed; /* keys of global layers are not rotated */
-  LycheePacked *packed;
+  LycheePacked *packed; /* NULL until it is needed */
   LycheeAttention *attention;
   float *result; /* of the last pass */
   gsize result_size;
@@ -120,24 +117,41 @@ graphs_unref (Graphs *graphs)
   g_free (graphs);
 }
 
-/* For keys that are rotated for a context of @n_context tokens, or when they are read. */
-static void
-set_context (LycheeForward *f, guint n_context, gboolean is_packed)
+static const LycheePacked *
+get_packed (LycheeForward *f)
 {
   LycheeModel *model = f->graphs->model;
   const LycheeHparams *hp = lychee_model_get_hparams (model);
-  guint range = lychee_model_get_n_context (model);
-  g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
 
-  f->n_context = n_context;
-  f->is_packed = is_packed;
-  if (is_packed && !f->packed) {
+  if (!f->packed) {
+    g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
+
     lychee_model_get_frequencies (model, FALSE, 0, frequencies);
     f->packed = lychee_packed_new (frequencies, hp->n_rot / 2,
         lychee_model_get_description (model)->rope_halves, hp->head_dim,
-        lychee_attention_get_farthest (range));
+        lychee_attention_get_farthest (hp->n_context));
   }
-  lychee_attention_set_packed (f->attention, is_packed ? f->packed : NULL, range);
+  return f->packed;
+}
+
+/* How keys are kept, for a pass of @n tokens: with packed positions, they are turned back when
+ * there are more than the model was trained for. */
+static void
+set_positions (LycheeForward *f, LycheeCache *cache, guint n)
+{
+  LycheeModel *model = f->graphs->model;
+  guint range = lychee_model_get_n_context (model);
+  g_autoptr (GError) error = NULL;
+
+  lychee_cache_lock_index (cache);
+  if (lychee_cache_get_packed (cache) && !lychee_cache_is_bare (cache) &&
+      lychee_cache_get_n_held (cache) + n > range &&
+      !lychee_cache_turn_back (
+          cache, get_packed (f), lychee_model_get_local_layers (model), &error))
+    g_debug ("%s: keys stay as they are until the next pass", error->message);
+  lychee_cache_unlock_index (cache);
+  lychee_attention_set_packed (
+      f->attention, lychee_cache_is_bare (cache) ? get_packed (f) : NULL, range);
 }
 
 LycheeForward *
@@ -158,7 +172,6 @@ lychee_forward_new_shallow (LycheeModel *model, LycheeExecutor *executor, guint 
       lychee_executor_get_n_threads (executor));
   lychee_attention_set_layers (f->attention, lychee_model_get_local_layers (model), hp->window,
       hp->attention_scale, hp->attention_cap);
-  set_context (f, 0, FALSE);
   return f;
 }
 
@@ -234,15 +247,13 @@ project (struct ggml_context *c, struct ggml_tensor *weight, struct ggml_tensor 
 }
 
 /* Queries or keys: [head_dim x heads][n] -> the same, each head normed where @weight is one, and
- * rotated by its token's position (NULL: not rotated) */
+ * rotated by its token's position */
 static struct ggml_tensor *
 rotate (struct ggml_context *c, const LycheeHparams *hp, const LycheeRope *r, struct ggml_tensor *x,
     guint n_heads, struct ggml_tensor *weight, struct ggml_tensor *positions)
 {
 
   x = norm (c, hp, ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]), weight);
-  if (!positions)
-    return x;
   return ggml_rope_ext (c, x, positions, r->factors, r->n_rot, r->mode, r->n_context, r->freq_base,
       r->freq_scale, r->ext_factor, r->attn_factor, r->beta_fast, r->beta_slow);
 }
@@ -315,8 +326,7 @@ build (Graphs *graphs, Graph *g)
     struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
     struct ggml_tensor *q, *y;
 
-    k = rotate (c, hp, rope, k, hp->n_kv_heads, layer->k_norm,
-        g->is_packed && !layer->local ? NULL : g->positions);
+    k = rotate (c, hp, rope, k, hp->n_kv_heads, layer->k_norm, g->positions);
     y = custom (c, 1, 1, k, v, op_store, &graphs->nodes[i]);
     if (is_last && g->output == LYCHEE_OUTPUT_NONE) {
       g->result = y; /* the cache has all that anyone will read */
@@ -349,17 +359,15 @@ build (Graphs *graphs, Graph *g)
 /* The graph for such a pass, with memory for it. All graphs lie in one buffer, one over the other.
  */
 static Graph *
-get_graph (LycheeForward *f, guint n_tokens, LycheeOutput output, GError **error)
+get_graph (Graphs *graphs, guint n_tokens, LycheeOutput output, guint n_context, GError **error)
 {
-  Graphs *graphs = f->graphs;
   Graph *graph = &graphs->list[0];
   gsize had;
 
   for (guint i = 0; i < N_GRAPHS; i++) {
     Graph *g = &graphs->list[i];
 
-    if (g->graph && g->n_tokens == n_tokens && g->output == output &&
-        g->n_context == f->n_context && g->is_packed == f->is_packed) {
+    if (g->graph && g->n_tokens == n_tokens && g->output == output && g->n_context == n_context) {
       g->last_used = ++graphs->n_runs;
       return g;
     }
@@ -369,8 +377,7 @@ get_graph (LycheeForward *f, guint n_tokens, LycheeOutput output, GError **error
   graph_clear (graph);
   graph->n_tokens = n_tokens;
   graph->output = output;
-  graph->n_context = f->n_context;
-  graph->is_packed = f->is_packed;
+  graph->n_context = n_context;
   build (graphs, graph);
   had = ggml_gallocr_get_buffer_size (graphs->allocator, 0);
   if (!ggml_gallocr_alloc_graph (graphs->allocator, graph->graph)) {
@@ -421,15 +428,15 @@ run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, guint n, LycheeOut
     gboolean wants_result, GCancellable *cancellable, GError **error)
 {
   guint first = lychee_cache_get_length (cache);
-  Graph *graph = get_graph (f, n, output, error);
+  Graph *graph = get_graph (f->graphs, n, output, lychee_cache_get_rope_context (cache), error);
   gint32 *positions;
   gboolean ok;
 
   if (!graph)
     return FALSE;
   memcpy (graph->ids->data, ids, n * sizeof *ids);
-  positions = graph->positions->data; /* NULL: nothing is rotated */
-  for (guint i = 0; positions && i < n; i++)
+  positions = graph->positions->data;
+  for (guint i = 0; i < n; i++)
     positions[i] = lychee_cache_get_origin (cache) + first + i;
   f->graphs->attention = f->attention;
   lychee_cache_lock_index (cache);
@@ -459,9 +466,7 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
-  if (lychee_cache_get_rope_context (cache) != f->n_context ||
-      lychee_cache_get_packed (cache) != f->is_packed)
-    set_context (f, lychee_cache_get_rope_context (cache), lychee_cache_get_packed (cache));
+  set_positions (f, cache, n);
   lychee_executor_begin (f->graphs->executor);
   ok = run (f, cache, ids, n, output, wants_result, cancellable, error);
   lychee_executor_end (f->graphs->executor);
