@@ -189,7 +189,7 @@ test_no_memory (void)
 {
   guint n_same = 0, n_other = 0;
 
-  for (guint64 bytes = 100000; bytes < 2000000; bytes += 25000) {
+  for (guint64 bytes = 100000; bytes < 1200000; bytes += 75000) {
     g_autoptr (LycheeAnswer) without = ask_within (bytes, 0), with = NULL;
 
     if (!without)
