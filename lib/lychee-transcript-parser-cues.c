@@ -275,6 +275,16 @@ cue_reader_finish (LycheeTranscriptReader *reader)
   close_cue (self);
 }
 
+/* An empty line is inside of a cue only where something has gone wrong. */
+static void
+cue_reader_release (LycheeTranscriptReader *reader)
+{
+  CueReader *self = (CueReader *) reader;
+
+  if (self->open && self->after_empty && self->text->len > 0)
+    close_cue (self);
+}
+
 static void
 cue_reader_free (LycheeTranscriptReader *reader)
 {
@@ -291,6 +301,7 @@ lychee_transcript_reader_new_cues (LycheeTranscriptOutput *output, gboolean webv
 
   self->reader.push = cue_reader_push;
   self->reader.finish = cue_reader_finish;
+  self->reader.release = cue_reader_release;
   self->reader.free = cue_reader_free;
   self->reader.output = output;
   self->webvtt = webvtt;
