@@ -69,6 +69,8 @@ lychee_cache_copy_form (LycheeCache *from, LycheeCache *to)
   to->row_size = from->row_size;
   to->rope_context = from->rope_context;
   to->packed = from->packed;
+  to->bare = from->bare;
+  to->n_bare_indexes = from->n_bare_indexes;
 }
 
 /* Rows of local layers from here on are held when there are @length. */

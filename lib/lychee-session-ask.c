@@ -482,14 +482,14 @@ lychee_session_answer (LycheeSession *session, LycheeQuestion *asked, LycheeText
   if (!lychee_session_check_ready (session, error))
     return NULL;
   cache = lychee_session_ref_cache (session, &a.template);
-  if (is_empty (cache)) {
+  tail = lychee_cache_fork (cache, error);
+  if (!tail)
+    return NULL;
+  if (is_empty (tail)) {
     g_set_error_literal (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
         "There is no transcript to answer from: nothing was said");
     return NULL;
   }
-  tail = lychee_cache_fork (cache, error);
-  if (!tail)
-    return NULL;
 
   a.worker = take_worker (session, error);
   if (!a.worker)
