@@ -600,13 +600,13 @@ lychee_chunker_hasten (LycheeChunker *chunker, guint n_tokens, GPtrArray *chunks
   g_return_if_fail (LYCHEE_IS_CHUNKER (chunker));
   g_return_if_fail (chunks != NULL);
 
-  if (n_tokens >= chunker->tokens->len) {
+  if (n_tokens >= chunker->tokens->len && chunker->n_partial == 0) {
     close_all (chunker, LYCHEE_BOUNDARY_END, chunks);
     return;
   }
   max = chunker->max_tokens;
   min = MIN (chunker->min_tokens, max);
-  n_left = chunker->tokens->len - n_tokens;
+  n_left = chunker->tokens->len - MIN (n_tokens, chunker->tokens->len);
   n_settled = chunker->n_settled;
   for (guint i = n_settled; i < chunker->tokens->len; i++)
     settle_place (chunker, i);
