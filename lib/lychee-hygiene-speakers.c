@@ -418,8 +418,9 @@ lychee_hygiene_find_labels (const char *text, gboolean at_line_start)
     }
     if (*at == '>' && read_turn (&at, at_line_start)) {
       found = TRUE;
+      /* What looks like a name behind the mark of a turn is one. */
       if (!read_bracketed (&at, &label) && read_name (&at, &label))
-        label.strength = MAX (label.strength, LYCHEE_LABEL_NORMAL);
+        label.strength = LYCHEE_LABEL_STRONG;
     } else if (at_line_start) {
       found = read_bracketed (&at, &label) || read_name (&at, &label);
     }

@@ -183,6 +183,10 @@ static const Case cases[] = {
   { "vtt/name-is-late-speech",
       "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\nYes\n00:03.000 --> 00:04.000\nb\n", 0,
       "1.000-2.000 |a//Yes\n3.000-4.000 |b\n" },
+  { "vtt/name-behind-empty-cue",
+      "WEBVTT\n\n00:00.500 --> 00:00.900\n\na0001eef-12ab-4c01\n00:01.000 --> 00:02.000\na\n\n"
+      "00:02.500 --> 00:02.900\n\n3-4\n00:03.000 --> 00:04.000\nb\n",
+      0, "1.000-2.000 |a\n3.000-4.000 |b\n" },
   { "vtt/name-of-program",
       "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n8f-2/7-0\n00:03.000 --> 00:04.000\nb\n", 0,
       "1.000-2.000 |a\n3.000-4.000 |b\n" },
@@ -409,6 +413,8 @@ typedef struct {
 #define CHINESE "大家早上好，今天我们讨论下个月的工作计划。\n请先介绍一下上周的结果，谢谢。\n"
 #define GREEK "Καλημέρα σας. Σήμερα θα μιλήσουμε για το πρόγραμμα της επόμενης εβδομάδας.\n"
 
+#define THAI "วันนี้เราจะพูดถึงแผนงานของเดือนหน้า\nทุกคนเห็นด้วยไหม ถ้าอย่างนั้นเริ่มคำถามแรก\n"
+
 static const EncodingCase encoding_cases[] = {
   { "utf-8", "UTF-8", "", FRENCH RUSSIAN JAPANESE, FALSE, NULL },
   { "utf-8-bom", "UTF-8", "\xef\xbb\xbf", FRENCH, FALSE, NULL },
@@ -424,7 +430,10 @@ static const EncodingCase encoding_cases[] = {
   { "windows-1250", "windows-1250", "", POLISH, FALSE, NULL },
   { "windows-1250-told", "windows-1250", "", "Źle, żółw.\n", TRUE, NULL },
   { "windows-1253", "windows-1253", "", GREEK, FALSE, NULL },
+  { "windows-1253-accent", "windows-1253", "", GREEK "Άννα, Άρη, ελάτε.\n", FALSE, NULL },
+  { "iso-8859-7", "ISO-8859-7", "", GREEK "Άννα, Άρη, ελάτε.\n", FALSE, NULL },
   { "koi8-r", "KOI8-R", "", RUSSIAN, FALSE, NULL },
+  { "windows-874", "windows-874", "", THAI, FALSE, NULL },
   { "shift_jis", "Shift_JIS", "", JAPANESE, FALSE, NULL },
   { "shift_jis-told", "Shift_JIS", "", "表示、ソ連。\n", TRUE, NULL },
   { "euc-jp", "EUC-JP", "", JAPANESE, FALSE, NULL },
