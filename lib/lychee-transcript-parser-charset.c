@@ -263,11 +263,12 @@ is_thai (const guint8 *data, gsize length)
     n_none += c >= 0xfc || (c >= 0xdb && c <= 0xde) ||
               (c < 0xa0 && strchr ("\x80\x85", c) == NULL && !(c >= 0x91 && c <= 0x97));
     n_marks += mark;
-    n_lost += mark && !((before >= 0xa1 && before <= 0xce) || before == 0xd1 ||
-                          (before >= 0xd4 && before <= 0xd9));
+    n_lost += mark && before >= 0x80 &&
+              !((before >= 0xa1 && before <= 0xce) || before == 0xd1 ||
+                  (before >= 0xd4 && before <= 0xd9));
   }
   return n_high >= 4 * n_rows && n_none * 100 <= n_high && n_marks * 20 >= n_high &&
-         n_lost * 8 <= n_marks;
+         n_lost * 20 <= n_marks;
 }
 
 /* What the bytes look like; (nullable) NULL where that is not clear. */
