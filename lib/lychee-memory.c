@@ -130,9 +130,10 @@ lychee_memory_estimate (LycheeModel *model, guint n_tokens, gboolean whole, Lych
   need->cache =
       row * ((guint64) n_indexed * n_tokens + (guint64) (hp->n_layers - n_indexed) * n_local);
   need->index = INDEX_PART * n_indexed * indexed;
-  if (max_cache > 0) {
-    need->cache = MIN (need->cache, max_cache);
-    need->index = MIN (need->index, max_cache - need->cache);
+  /* They grow together until that is used up. */
+  if (max_cache > 0 && need->cache + need->index > max_cache) {
+    need->index = max_cache * ((double) need->index / (need->cache + need->index));
+    need->cache = max_cache - need->index;
   }
 }
 
