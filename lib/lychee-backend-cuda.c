@@ -582,7 +582,7 @@ cuda_hold (LycheeWorker *worker, LycheeCache *cache, GError **error)
   CudaWorker *w = (CudaWorker *) worker;
   guint length = lychee_cache_get_length (cache);
 
-  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16 || lychee_cache_get_packed (cache) ||
+  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16 || lychee_cache_is_bare (cache) ||
       !lychee_cache_has_window (cache, length) ||
       !lychee_cuda_mirror_pages (get_backend (w)->cuda, w->worker, cache, 0, w->pages, error))
     return 0;
