@@ -214,8 +214,10 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, guint thread
   /* ggml may use the queries' memory again before they are looked at once more. */
   if ((layer == a->audit_layer || are_weights_wanted (a, layer)) && query.q != j->q)
     memcpy (j->q, query.q, (gsize) b.queries.n_queries * a->head_dim * sizeof *j->q);
-  if (a->packed)
-    query.q = lychee_attention_turn (a, query.q, b.first_token, b.n_tokens, TRUE, thread);
+  /* A stale index is over rotated keys, which the query is as it is. */
+  if (a->packed && !lychee_cache_is_index_stale (a->cache, layer))
+    query.q =
+        lychee_attention_turn (a, LYCHEE_TURN_AIM, query.q, b.first_token, b.n_tokens, thread);
   lychee_index_search (index, &b.rows, &query, j->selection);
   if (a->packed)
     lychee_attention_pack (a, j, b.first_position);
@@ -240,7 +242,8 @@ attend_sparse (
   /* The search has gathered them; other threads read them now, too. */
   b.queries.q = b.n_tokens == 1 ? get_query (a, q, b.head, b.first_token) : j->q;
   if (a->packed)
-    b.queries.q = lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
+    b.queries.q = lychee_attention_turn (
+        a, LYCHEE_TURN_QUERY, b.queries.q, b.first_token, b.n_tokens, thread);
   state = unit_state (a, job * n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (split == 0) {
@@ -284,7 +287,8 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
     memcpy (a->jobs[job].q, b.queries.q,
         (gsize) b.queries.n_queries * a->head_dim * sizeof *b.queries.q);
   if (a->packed && !a->local[layer])
-    b.queries.q = lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
+    b.queries.q = lychee_attention_turn (
+        a, LYCHEE_TURN_QUERY, b.queries.q, b.first_token, b.n_tokens, thread);
   state = unit_state (a, job * plan->n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (a->local[layer]) {
@@ -452,8 +456,8 @@ lychee_attention_merge (
     lychee_softmax_finish (&sum, b.queries.n_queries, a->head_dim, sum.o);
     b.queries.q = a->jobs[job].q;
     if (a->packed && (weighed || audited))
-      b.queries.q =
-          lychee_attention_turn (a, b.queries.q, b.first_token, b.n_tokens, FALSE, thread);
+      b.queries.q = lychee_attention_turn (
+          a, LYCHEE_TURN_QUERY, b.queries.q, b.first_token, b.n_tokens, thread);
     if (weighed)
       weigh (a, layer, job, &b, &sum);
     if (audited)

@@ -44,6 +44,14 @@ typedef struct {
   guint n_splits; /* units of a job */
 } Plan;
 
+/* With packed positions, from what stands where its token does: */
+typedef enum {
+  LYCHEE_TURN_QUERY, /* a query, to be compared with keys at their distances from the origin */
+  LYCHEE_TURN_AIM,   /* a query, for an index */
+  LYCHEE_TURN_BACK,  /* a key, to stand nowhere */
+  LYCHEE_TURNS
+} LycheeTurn;
+
 /* Rows that are loaded at a time. */
 #define LYCHEE_LOAD_ROWS 64
 
@@ -79,7 +87,7 @@ struct _LycheeAttention {
   const LycheePacked *packed; /* NULL: absolute positions */
   guint range;                /* positions that the model knows */
   guint near;                 /* distance that is kept in this pass; G_MAXUINT: all are */
-  float *turns;               /* [token]: to its block's origin, and for the index */
+  float *turns;               /* [token][LYCHEE_TURNS] */
   gsize turns_size;
   LycheeAttentionWeights weights; /* n_rows is 0: not wanted */
 
@@ -157,10 +165,12 @@ const LycheeLoadedRows *lychee_attention_load (LycheeAttention *a, guint layer,
 void lychee_attention_plan_turns (LycheeAttention *a);
 /* The longest distance of this pass. */
 guint lychee_attention_get_most (LycheeAttention *a);
-/* @q [n_tokens][group][head_dim] of a block as they are compared with turned keys, or with the
- * index, in @thread's own memory. */
-const float *lychee_attention_turn (LycheeAttention *a, const float *q, guint first_token,
-    guint n_tokens, gboolean for_index, guint thread);
+/* @q [n_tokens][group][head_dim] of a block, turned, in @thread's own memory. */
+const float *lychee_attention_turn (LycheeAttention *a, LycheeTurn turn, const float *q,
+    guint first_token, guint n_tokens, guint thread);
+/* A key of the pass's own tokens, as it is to be kept, in @thread's own memory. */
+const float *lychee_attention_turn_back (
+    LycheeAttention *a, const float *key, guint token, guint thread);
 /* The distances of what was found. */
 void lychee_attention_pack (LycheeAttention *a, Job *job, guint first_position);
 /* By how many places the sinks are moved, to stand behind these. */

@@ -56,7 +56,7 @@ lychee_attention_plan_turns (LycheeAttention *a)
 {
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
   guint size = lychee_packed_turn_size (a->packed), nearest = indexing ? indexing->window : 0;
-  gsize need = (gsize) 2 * a->n_tokens * size;
+  gsize need = (gsize) LYCHEE_TURNS * a->n_tokens * size;
   /* positions are those of rows, and what a forgotten one had is not given to another */
   gint64 first = (gint64) lychee_cache_get_origin (a->cache) + a->first;
 
@@ -67,11 +67,14 @@ lychee_attention_plan_turns (LycheeAttention *a)
   a->near = a->place + a->n_tokens <= a->range ? G_MAXUINT : NEAR_PART * a->range;
   for (guint t = 0; t < a->n_tokens; t++) {
     guint in_block = t % BLOCK_TOKENS;
-    float *turn = a->turns + (gsize) 2 * t * size;
+    float *turn = a->turns + (gsize) LYCHEE_TURNS * t * size;
 
-    lychee_packed_set_turn (a->packed, first + t - in_block, BLOCK_TOKENS, turn);
+    /* All tokens of a block are turned to the same origin. */
+    lychee_packed_set_turn (
+        a->packed, first + t - in_block, BLOCK_TOKENS, turn + LYCHEE_TURN_QUERY * size);
     lychee_packed_set_aim (a->packed, first + t, nearest,
-        MAX (nearest, MIN (a->place + t, NEAR_PART * a->range)), turn + size);
+        MAX (nearest, MIN (a->place + t, NEAR_PART * a->range)), turn + LYCHEE_TURN_AIM * size);
+    lychee_packed_set_back (a->packed, first + t, turn + LYCHEE_TURN_BACK * size);
   }
 }
 
@@ -81,20 +84,32 @@ lychee_attention_get_most (LycheeAttention *a)
   return a->near == G_MAXUINT ? lychee_attention_get_farthest (a->range) : a->range;
 }
 
-const float *
-lychee_attention_turn (LycheeAttention *a, const float *q, guint first_token, guint n_tokens,
-    gboolean for_index, guint thread)
+static const float *
+get_turn (LycheeAttention *a, LycheeTurn turn, guint token)
 {
-  guint size = lychee_packed_turn_size (a->packed);
+  return a->turns + ((gsize) LYCHEE_TURNS * token + turn) * lychee_packed_turn_size (a->packed);
+}
+
+const float *
+lychee_attention_turn (LycheeAttention *a, LycheeTurn turn, const float *q, guint first_token,
+    guint n_tokens, guint thread)
+{
   float *to = a->loaded[thread].queries;
 
   for (guint t = 0; t < n_tokens; t++) {
-    /* All tokens of a block are turned to the same origin. */
-    const float *turn = a->turns + (gsize) 2 * (first_token + (for_index ? t : 0)) * size;
     gsize at = (gsize) t * a->group * a->head_dim;
 
-    lychee_packed_turn (a->packed, for_index ? turn + size : turn, q + at, a->group, to + at);
+    lychee_packed_turn (a->packed, get_turn (a, turn, first_token + t), q + at, a->group, to + at);
   }
+  return to;
+}
+
+const float *
+lychee_attention_turn_back (LycheeAttention *a, const float *key, guint token, guint thread)
+{
+  float *to = a->loaded[thread].queries;
+
+  lychee_packed_turn (a->packed, get_turn (a, LYCHEE_TURN_BACK, token), key, 1, to);
   return to;
 }
 
@@ -120,17 +135,17 @@ lychee_attention_load (LycheeAttention *a, guint layer, const LycheeRows *rows, 
   const LycheeLoadedRows *to = &a->loaded[thread];
   const LycheeCpuKernels *kernels = lychee_cpu_kernels_for (a->kernels, rows->form);
   gsize d = a->head_dim, size = lychee_row_size (rows->form, d);
+  const guint16 *keys[LYCHEE_LOAD_ROWS];
 
   for (guint i = 0; i < n; i++) {
-    const guint16 *key = lychee_rows_key (rows, d, ids[i]);
-
-    for (gsize at = 0; at < size; at += CACHE_LINE / sizeof *key) {
-      __builtin_prefetch (key + at, 0, 2);
-      __builtin_prefetch (key + rows->value_offset + at, 0, 2);
+    keys[i] = lychee_rows_key (rows, d, ids[i]);
+    for (gsize at = 0; at < size; at += CACHE_LINE / sizeof **keys) {
+      __builtin_prefetch (keys[i] + at, 0, 2);
+      __builtin_prefetch (keys[i] + rows->value_offset + at, 0, 2);
     }
   }
   for (guint i = 0; i < n; i++) {
-    const guint16 *key = lychee_rows_key (rows, d, ids[i]), *value = key + rows->value_offset;
+    const guint16 *value = keys[i] + rows->value_offset;
 
     if (rows->form == LYCHEE_ROW_F16) {
       memcpy (to->v + i * d, value, d * sizeof *value);
@@ -139,12 +154,13 @@ lychee_attention_load (LycheeAttention *a, guint layer, const LycheeRows *rows, 
       a->kernels->f32_to_f16 (to->keys, to->v + i * d, d);
     }
   }
+  if (a->packed) {
+    lychee_packed_turn_rows (a->packed, rows->form, keys, places, n, to->k);
+    return to;
+  }
   for (guint i = 0; i < n; i++)
-    kernels->read_row (lychee_rows_key (rows, d, ids[i]), d, to->keys + i * d);
-  if (a->packed)
-    lychee_packed_turn_keys (a->packed, places, n, to->keys);
-  else
-    a->key_func (layer, places, n, to->keys, a->key_data);
+    kernels->read_row (keys[i], d, to->keys + i * d);
+  a->key_func (layer, places, n, to->keys, a->key_data);
   a->kernels->f32_to_f16 (to->keys, to->k, n * d);
   return to;
 }

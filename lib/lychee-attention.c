@@ -9,6 +9,8 @@
 #define SPLIT_KEYS 512
 /* Tokens that leave the window are indexed so many at a time: one by one would cost more. */
 #define UPKEEP_STEP 16
+/* When keys have been turned back, all indexes are over such ones so many tokens later. */
+#define RENEW_TOKENS 256
 /* Tokens of an item with granularity chunk where no chunk was noted: prompts and answers. */
 #define PLAIN_ITEM 12
 
@@ -151,19 +153,34 @@ index_begin (LycheeAttention *a)
   return a->skip > 0 ? a->head + a->skip : lychee_cache_get_indexing (a->cache)->sinks;
 }
 
+/* Indexes over keys that have been turned back begin anew, so many at a time that all have before
+ * much is read without them. */
+static void
+renew_indexes (LycheeAttention *a)
+{
+  guint n = (a->n_tokens * a->n_global + RENEW_TOKENS - 1) / RENEW_TOKENS;
+
+  while (n > 0 && lychee_cache_renew_index (a->cache))
+    n--;
+}
+
 /* Which tokens go into the indexes in this pass: those that have left the window by now. */
 static void
 plan_upkeep (LycheeAttention *a)
 {
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (a->cache);
-  guint end, target;
+  guint end = G_MAXUINT, target;
 
   g_array_set_size (a->item_ends, 0);
   if (!indexing || a->n_global == 0 || a->first <= indexing->sinks + indexing->window)
     return;
+  if (a->packed)
+    renew_indexes (a);
   target = a->first - indexing->window;
   /* A pass that was cancelled leaves the last layers behind, and items end where theirs do. */
-  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[a->n_global - 1], 0));
+  for (guint i = 0; i < a->n_global; i++)
+    if (!lychee_cache_is_index_stale (a->cache, a->global[i]))
+      end = MIN (end, lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[i], 0)));
   end = MAX (end, index_begin (a));
   if (target < end + UPKEEP_STEP)
     return;
@@ -336,7 +353,7 @@ lychee_attention_upkeep (LycheeAttention *a, guint layer)
 {
   guint head, n = 0;
 
-  if (a->item_ends->len == 0 || a->local[layer])
+  if (a->item_ends->len == 0 || a->local[layer] || lychee_cache_is_index_stale (a->cache, layer))
     return 0;
   for (; (head = g_atomic_int_add (&a->next_upkeep[layer], 1)) < a->n_kv_heads; n++)
     upkeep (a, layer, head);
@@ -390,13 +407,17 @@ lychee_attention_store (
 
   for (guint i = thread; i < a->n_tokens * a->n_kv_heads; i += n_threads) {
     const LycheeCpuKernels *kernels;
+    const float *key;
     guint16 *to;
 
     head = i % a->n_kv_heads;
     to = lychee_cache_get_writable (a->cache, layer, head, a->first + i / a->n_kv_heads);
     lychee_cache_get_rows (a->cache, layer, head, &rows);
     kernels = lychee_cpu_kernels_for (a->kernels, rows.form);
-    kernels->write_row (k + (gsize) i * a->head_dim, a->head_dim, to);
+    key = k + (gsize) i * a->head_dim;
+    if (a->packed && !a->local[layer])
+      key = lychee_attention_turn_back (a, key, i / a->n_kv_heads, thread);
+    kernels->write_row (key, a->head_dim, to);
     kernels->write_row (v + (gsize) i * a->head_dim, a->head_dim, to + rows.value_offset);
   }
   /* Older tokens go into the index: nothing of what was written above is touched. */

@@ -6,8 +6,8 @@
 G_BEGIN_DECLS
 
 /* What the parts of the cache share: lychee-cache.c is the object, which grows, forks and forgets;
- * -page.c has its memory, -local.c what is let go of it, -index.c its indexes, -chunks.c its
- * chunks, -file.c saves and loads. */
+ * -page.c has its memory, -turn.c turns its keys, -local.c what is let go of it, -index.c its
+ * indexes, -chunks.c its chunks, -file.c saves and loads. */
 
 #define LYCHEE_CACHE_PAGE_MASK (LYCHEE_CACHE_PAGE_TOKENS - 1)
 
@@ -30,10 +30,8 @@ typedef struct {
   GSList *peers;    /* of LycheePeer; usually none or one */
 } LycheeCachePage;
 
-typedef struct {
-  LycheeChunk *chunk;
-  guint position;
-} LycheeCacheEntry;
+/* A cache's chunks; see lychee-cache-chunks.c. */
+typedef struct _LycheeCacheChunks LycheeCacheChunks;
 
 struct _LycheeCache {
   GObject parent_instance;
@@ -46,7 +44,9 @@ struct _LycheeCache {
   guint max_tokens;
   guint max_pages; /* that there is room for in the tables: grows where much was forgotten */
   guint rope_context;
-  gboolean packed; /* keys are kept before rotation */
+  gboolean packed;      /* keys are turned back when they are more than the model knows */
+  gboolean bare;        /* they were */
+  guint n_bare_indexes; /* layers whose indexes are over such keys, the first ones */
   LycheeCacheBudget *budget;
 
   /* Pages are of two kinds: 0 of layers that keep all their rows, 1 of local ones. */
@@ -65,11 +65,12 @@ struct _LycheeCache {
   guint64 n_left_out, n_forgotten; /* tokens, see count_lost() */
   GArray *start; /* of gint32: the tokens that the prompt begins with, see set_start() */
 
-  GMutex lock;                /* pages, n_pages and entries, against fork */
+  GMutex lock;                /* pages, n_pages and chunks, against fork */
   LycheeCachePage **pages[2]; /* [kind][max_pages] */
   const guint16 **table; /* [layer][kv-head][max_pages]: where the page's keys of that head begin */
   guint n_pages;
-  GArray *entries; /* of LycheeCacheEntry, ascending */
+  LycheeCacheChunks *chunks; /* of which this cache has the first: */
+  guint n_chunks;
 
   GMutex index_lock; /* taken before lock */
   LycheeCacheIndexing indexing;
@@ -91,6 +92,9 @@ LycheeCachePage *lychee_cache_page_new_in_file (
 void lychee_cache_page_unref (LycheeCachePage *page);
 /* Devices have at most @n rows of it that are still right. */
 void lychee_cache_page_limit_peers (LycheeCachePage *page, guint n);
+/* Gives the cache a page of its own: of one that it shares a copy, with the first @n rows; of one
+ * that was let go an empty one. With the lock. */
+gboolean lychee_cache_own_page (LycheeCache *cache, guint kind, guint at, guint n, GError **error);
 /* Copies the first @n tokens of a page. */
 void lychee_cache_page_copy_rows (
     LycheeCache *cache, guint kind, const LycheeCachePage *from, LycheeCachePage *to, guint n);
@@ -113,11 +117,15 @@ guint lychee_cache_count_local_pages (LycheeCache *cache, guint length);
 
 /* The parameters of index @i, of [layer][kv-head]. */
 void lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params);
+/* Empties indexes over keys that have been turned back since: their means are never brought up to
+ * date. */
+void lychee_cache_empty_stale (LycheeCache *cache);
 /* What was indexed and is now inside the window comes out again. */
 void lychee_cache_truncate_indexes (LycheeCache *cache, guint length);
 
-/* Frees what a LycheeCacheEntry has. */
-void lychee_cache_entry_clear (gpointer data);
+LycheeCacheChunks *lychee_cache_chunks_new (void);
+LycheeCacheChunks *lychee_cache_chunks_ref (LycheeCacheChunks *chunks);
+void lychee_cache_chunks_unref (LycheeCacheChunks *chunks);
 /* Forgets the chunks that have tokens in begin .. end - 1. With the lock. */
 void lychee_cache_forget_chunks (LycheeCache *cache, guint begin, guint end);
 

@@ -4,6 +4,7 @@
 #include "lychee-cache.h"
 #include "lychee-file.h"
 #include "lychee-index.h"
+#include "lychee-packed.h"
 
 G_BEGIN_DECLS
 
@@ -80,16 +81,34 @@ guint lychee_cache_get_local_tokens (guint window, guint n);
 /* An empty cache of the same form, whose local layers keep all their rows: for
  * lychee_cache_forget (). */
 LycheeCache *lychee_cache_new_like (LycheeCache *cache, guint max_tokens);
+/* An empty cache of the same form, whose memory is of what @cache and its forks may use together.
+ */
+LycheeCache *lychee_cache_new_beside (LycheeCache *cache, guint max_tokens);
 
 /* The context that its keys are rotated for, 0: as the model was trained (see
  * lychee_model_get_stretch ()). Forks have the same. Only while the cache is empty. */
 void lychee_cache_set_rope_context (LycheeCache *cache, guint n_context);
 guint lychee_cache_get_rope_context (LycheeCache *cache);
 
-/* Whether keys are kept before rotation, and get positions when they are read. Forks are the same.
- * Only while the cache is empty. */
+/* Whether keys are turned back to before their rotation, and get positions when they are read, once
+ * there are more than the model was trained for. Forks are the same. */
 void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
 gboolean lychee_cache_get_packed (LycheeCache *cache);
+/* Turns back all keys but those of @local layers [n_layers] (nullable), which @packed says how to.
+ * FALSE with NO_MEMORY, which can only be where forks share pages: nothing has changed then.
+ * Belongs to the appending thread. Only emptying the cache undoes it. */
+gboolean lychee_cache_turn_back (
+    LycheeCache *cache, const LycheePacked *packed, const gboolean *local, GError **error);
+gboolean lychee_cache_is_bare (LycheeCache *cache);
+/* The indexes of a layer whose keys were turned back are stale: they are searched as they are, and
+ * not brought up to date, until their turn comes to begin anew. Empties those of the next layer;
+ * FALSE: there was none. With the lock of the indexes. */
+gboolean lychee_cache_renew_index (LycheeCache *cache);
+gboolean lychee_cache_is_index_stale (LycheeCache *cache, guint layer);
+/* For a file: the first so many layers have indexes that are not stale; an empty cache becomes like
+ * the one that had as many. */
+guint lychee_cache_get_n_bare_indexes (LycheeCache *cache);
+void lychee_cache_set_bare (LycheeCache *cache, guint n_indexes);
 
 /* Around anything that changes the indexes: a fork in another thread waits for it. */
 void lychee_cache_lock_index (LycheeCache *cache);
@@ -144,6 +163,8 @@ void lychee_cache_get_extent (LycheeCache *cache, LycheeCacheExtent *extent);
 gboolean lychee_cache_load (
     LycheeCache *cache, LycheeFile *file, const LycheeCacheExtent *extent, GError **error);
 
+/* Where each chunk begins and ends, one after the other: [n_chunks][2] tokens. */
+guint *lychee_cache_list_chunks (LycheeCache *cache, guint *n_chunks);
 /* Where the chunk ends that token @position belongs to; @position + 1 or more, in steps of at most
  * @otherwise where no chunk was noted. */
 guint lychee_cache_get_item_end (LycheeCache *cache, guint position, guint otherwise);

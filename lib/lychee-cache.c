@@ -72,8 +72,7 @@ lychee_cache_init (LycheeCache *cache)
 {
   g_mutex_init (&cache->lock);
   g_mutex_init (&cache->index_lock);
-  cache->entries = g_array_new (FALSE, FALSE, sizeof (LycheeCacheEntry));
-  g_array_set_clear_func (cache->entries, lychee_cache_entry_clear);
+  cache->chunks = lychee_cache_chunks_new ();
   cache->start = g_array_new (FALSE, FALSE, sizeof (gint32));
 }
 
@@ -94,7 +93,7 @@ lychee_cache_finalize (GObject *object)
   g_free (cache->kind);
   g_free (cache->slot);
   g_free (cache->table);
-  g_array_unref (cache->entries);
+  lychee_cache_chunks_unref (cache->chunks);
   g_array_unref (cache->start);
   lychee_cache_budget_unref (cache->budget);
   g_mutex_clear (&cache->lock);
@@ -386,12 +385,9 @@ lychee_cache_fork (LycheeCache *cache, GError **error)
   fork->n_left_out = cache->n_left_out;
   fork->n_forgotten = cache->n_forgotten;
   g_array_append_vals (fork->start, cache->start->data, cache->start->len);
-  for (guint i = 0; i < cache->entries->len; i++) {
-    LycheeCacheEntry entry = g_array_index (cache->entries, LycheeCacheEntry, i);
-
-    lychee_chunk_ref (entry.chunk);
-    g_array_append_val (fork->entries, entry);
-  }
+  lychee_cache_chunks_unref (fork->chunks);
+  fork->chunks = lychee_cache_chunks_ref (cache->chunks);
+  fork->n_chunks = cache->n_chunks;
   g_mutex_unlock (&cache->lock);
   if (cache->indexes) {
     guint n = cache->n_layers * cache->n_kv_heads;
@@ -470,10 +466,8 @@ lychee_cache_commit (LycheeCache *cache, guint n)
   lychee_cache_drop_behind (cache);
 }
 
-/* Gives the cache a page of its own: of one that it shares a copy, with the first @n rows; of one
- * that was let go an empty one. With the lock. */
-static gboolean
-own_page (LycheeCache *cache, guint kind, guint at, guint n, GError **error)
+gboolean
+lychee_cache_own_page (LycheeCache *cache, guint kind, guint at, guint n, GError **error)
 {
   LycheeCachePage *page = cache->pages[kind][at], *own;
 
@@ -493,7 +487,8 @@ own_page (LycheeCache *cache, guint kind, guint at, guint n, GError **error)
 static gboolean
 own_pages (LycheeCache *cache, guint at, guint n, GError **error)
 {
-  return own_page (cache, 0, at, n, error) && own_page (cache, 1, at, n, error);
+  return lychee_cache_own_page (cache, 0, at, n, error) &&
+         lychee_cache_own_page (cache, 1, at, n, error);
 }
 
 /**
@@ -530,13 +525,17 @@ lychee_cache_truncate (LycheeCache *cache, guint length)
   cache->local_begin = MIN (cache->local_begin, length);
   if ((length & LYCHEE_CACHE_PAGE_MASK) != 0)
     lychee_cache_page_limit_peers (cache->pages[0][n_pages - 1], length & LYCHEE_CACHE_PAGE_MASK);
+  lychee_cache_empty_stale (cache);
   if (cache->indexes)
     lychee_cache_truncate_indexes (cache, length);
   while (cache->n_pages > n_pages)
     drop_pages (cache, --cache->n_pages);
   lychee_cache_forget_chunks (cache, length, G_MAXUINT);
-  if (length == 0)
+  if (length == 0) { /* what comes is as in a new one */
     g_array_set_size (cache->start, 0);
+    cache->bare = FALSE;
+    cache->n_bare_indexes = 0;
+  }
   g_mutex_unlock (&cache->lock);
   g_mutex_unlock (&cache->index_lock);
 }
@@ -603,9 +602,10 @@ lychee_cache_forget (LycheeCache *cache, LycheeCache *start, guint end, GError *
   g_mutex_lock (&cache->index_lock);
   g_mutex_lock (&cache->lock);
   for (guint at = 0; ok && at < start->n_pages; at++)
-    ok = own_page (cache, 0, at, LYCHEE_CACHE_PAGE_TOKENS, error) &&
-         (!with_local || own_page (cache, 1, at, LYCHEE_CACHE_PAGE_TOKENS, error));
+    ok = lychee_cache_own_page (cache, 0, at, LYCHEE_CACHE_PAGE_TOKENS, error) &&
+         (!with_local || lychee_cache_own_page (cache, 1, at, LYCHEE_CACHE_PAGE_TOKENS, error));
   if (ok) {
+    lychee_cache_empty_stale (cache);
     for (guint i = 0; cache->indexes && i < heads; i++)
       if (cache->indexes[i]) {
         LycheeRows rows;
@@ -742,18 +742,4 @@ guint
 lychee_cache_get_rope_context (LycheeCache *cache)
 {
   return cache->rope_context;
-}
-
-void
-lychee_cache_set_packed (LycheeCache *cache, gboolean packed)
-{
-  g_return_if_fail (lychee_cache_get_length (cache) == 0);
-
-  cache->packed = packed;
-}
-
-gboolean
-lychee_cache_get_packed (LycheeCache *cache)
-{
-  return cache->packed;
 }

@@ -13,10 +13,12 @@
 #define ANSWER_FACTOR 0.2
 /* Shares so far below a chunk's fair one count as that: the logarithm of nothing says nothing. */
 #define LEAST_SHARE 0.04
+/* So few of many are inserted one by one into what is to be the best. */
+#define MAX_INSERTED 32
 
 struct _LycheeEvidenceFinder {
-  GPtrArray *chunks; /* of LycheeChunk */
-  GArray *positions; /* of guint */
+  LycheeCache *cache;
+  guint *places; /* [chunks][2]: where they begin and end */
   guint32 *bins;
   LycheeAttentionWeights weights;
   guint n_rows;                           /* [layers in the middle][heads] distributions */
@@ -27,29 +29,17 @@ LycheeEvidenceFinder *
 lychee_evidence_finder_new (LycheeCache *cache, guint n_heads)
 {
   LycheeEvidenceFinder *f = g_new0 (LycheeEvidenceFinder, 1);
-  guint n_layers = lychee_cache_get_n_layers (cache), position, end = 0;
+  guint n_layers = lychee_cache_get_n_layers (cache);
   LycheeAttentionWeights *w = &f->weights;
-  LycheeChunk *chunk;
 
-  f->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
-  f->positions = g_array_new (FALSE, FALSE, sizeof (guint));
-  for (guint i = 0; (chunk = lychee_cache_get_chunk (cache, i, &position)); i++) {
-    if (i == 0)
-      w->first = position;
-    end = position + chunk->n_ids;
-    g_ptr_array_add (f->chunks, chunk);
-    g_array_append_val (f->positions, position);
-  }
-  w->n_rows = end - w->first;
-  w->n_bins = f->chunks->len;
+  f->cache = g_object_ref (cache);
+  f->places = lychee_cache_list_chunks (cache, &w->n_bins);
+  w->first = f->places[0];
+  w->n_rows = f->places[2 * w->n_bins - 1] - w->first;
   f->bins = g_new0 (guint32, w->n_rows);
-  for (guint i = 0; i < f->chunks->len; i++) {
-    guint at = g_array_index (f->positions, guint, i) - w->first;
-
-    chunk = f->chunks->pdata[i];
-    for (guint j = 0; j < chunk->n_ids; j++)
-      f->bins[at + j] = i;
-  }
+  for (guint i = 0; i < w->n_bins; i++)
+    for (guint at = f->places[2 * i]; at < f->places[2 * i + 1]; at++)
+      f->bins[at - w->first] = i;
   w->bins = f->bins;
   w->layer_begin = n_layers * FIRST_TENTH / 10;
   w->layer_end = MAX (n_layers * LAST_TENTH / 10, w->layer_begin + 1);
@@ -65,8 +55,8 @@ lychee_evidence_finder_free (LycheeEvidenceFinder *f)
   for (guint i = 0; i < LYCHEE_EVIDENCE_N_SOURCES; i++)
     g_free (f->sums[i]);
   g_free (f->bins);
-  g_array_unref (f->positions);
-  g_ptr_array_unref (f->chunks);
+  g_free (f->places);
+  g_object_unref (f->cache);
   g_free (f);
 }
 
@@ -93,6 +83,8 @@ add_divergence (const float *sum, const float *base, guint n, double factor, dou
   for (guint i = 0; i < n; i++) {
     double share = sum[i] / all;
 
+    if (share == 0) /* sparse attention reads few chunks */
+      continue;
     score[i] += factor * share * log ((share + least) / (base[i] / all_base + least));
   }
 }
@@ -113,10 +105,36 @@ compare_found (gconstpointer a, gconstpointer b)
   return one->chunk < other->chunk ? -1 : one->chunk > other->chunk;
 }
 
+/* Moves the best of @found to its front: not more than @n are wanted, of many. */
+static void
+sort_best (GArray *found, guint n)
+{
+  Found *best = (Found *) found->data;
+
+  if (n > MAX_INSERTED) {
+    g_array_sort (found, compare_found);
+    return;
+  }
+  for (guint i = 0, n_best = 0; i < found->len; i++) {
+    Found next = best[i];
+    guint at = n_best;
+
+    if (n_best == n && (n == 0 || compare_found (&best[n - 1], &next) < 0))
+      continue;
+    if (n_best < n)
+      n_best++;
+    else
+      at--;
+    for (; at > 0 && compare_found (&next, &best[at - 1]) < 0; at--)
+      best[at] = best[at - 1];
+    best[at] = next;
+  }
+}
+
 void
 lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidence)
 {
-  guint n_chunks = f->chunks->len;
+  guint n_chunks = f->weights.n_bins;
   g_autofree double *score = g_new0 (double, n_chunks);
   g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
   double all = 0;
@@ -133,13 +151,13 @@ lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidenc
       g_array_append_val (found, ((Found){ score[i], i }));
       all += score[i];
     }
-  g_array_sort (found, compare_found);
+  sort_best (found, n);
   for (guint i = 0; i < MIN (n, found->len); i++) {
     const Found *next = &g_array_index (found, Found, i);
+    g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (f->cache, next->chunk, NULL);
 
     g_ptr_array_add (
-        evidence, lychee_evidence_new (f->chunks->pdata[next->chunk],
-                      g_array_index (f->positions, guint, next->chunk) - f->weights.first,
-                      next->score / all));
+        evidence, lychee_evidence_new (
+                      chunk, f->places[2 * next->chunk] - f->weights.first, next->score / all));
   }
 }

@@ -35,10 +35,9 @@ typedef struct {
 struct _LycheeForward {
   LycheeModel *model;
   guint n_layers;
-  LycheeRope ropes[2]; /* of global and of local layers */
-  guint n_context;     /* what they are for */
-  gboolean is_packed;  /* keys of global layers are not rotated */
-  LycheePacked *packed;
+  LycheeRope ropes[2];  /* of global and of local layers */
+  guint n_context;      /* what they are for */
+  LycheePacked *packed; /* NULL until it is needed */
   LycheeExecutor *executor;
   LycheeAttention *attention;
   Node *nodes; /* [n_layers], what the custom operations are handed */
@@ -54,27 +53,48 @@ graph_clear (Graph *graph)
   graph->graph = NULL;
 }
 
-/* For keys that are rotated for a context of @n_context tokens, or when they are read. */
+/* For keys that are rotated for a context of @n_context tokens. */
 static void
-set_context (LycheeForward *f, guint n_context, gboolean is_packed)
+set_context (LycheeForward *f, guint n_context)
 {
-  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
-  guint range = lychee_model_get_n_context (f->model);
-  g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
-
   for (guint i = 0; i < N_GRAPHS; i++)
     graph_clear (&f->graphs[i]);
   for (guint local = 0; local < 2; local++)
     lychee_model_get_rope (f->model, local, n_context, &f->ropes[local]);
   f->n_context = n_context;
-  f->is_packed = is_packed;
-  if (is_packed && !f->packed) {
+}
+
+static const LycheePacked *
+get_packed (LycheeForward *f)
+{
+  const LycheeHparams *hp = lychee_model_get_hparams (f->model);
+
+  if (!f->packed) {
+    g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
+
     lychee_model_get_frequencies (f->model, FALSE, 0, frequencies);
     f->packed = lychee_packed_new (frequencies, hp->n_rot / 2,
         lychee_model_get_description (f->model)->rope_halves, hp->head_dim,
-        lychee_attention_get_farthest (range));
+        lychee_attention_get_farthest (hp->n_context));
   }
-  lychee_attention_set_packed (f->attention, is_packed ? f->packed : NULL, range);
+  return f->packed;
+}
+
+/* How keys are kept, for a pass of @n tokens: with packed positions, they are turned back when
+ * there are more than the model was trained for. */
+static void
+set_positions (LycheeForward *f, LycheeCache *cache, guint n)
+{
+  guint range = lychee_model_get_n_context (f->model);
+  g_autoptr (GError) error = NULL;
+
+  if (lychee_cache_get_packed (cache) && !lychee_cache_is_bare (cache) &&
+      lychee_cache_get_n_held (cache) + n > range &&
+      !lychee_cache_turn_back (
+          cache, get_packed (f), lychee_model_get_local_layers (f->model), &error))
+    g_debug ("%s: keys stay as they are until the next pass", error->message);
+  lychee_attention_set_packed (
+      f->attention, lychee_cache_is_bare (cache) ? get_packed (f) : NULL, range);
 }
 
 LycheeForward *
@@ -96,7 +116,7 @@ lychee_forward_new_shallow (LycheeModel *model, LycheeExecutor *executor, guint 
       lychee_executor_get_n_threads (executor));
   lychee_attention_set_layers (f->attention, lychee_model_get_local_layers (model), hp->window,
       hp->attention_scale, hp->attention_cap);
-  set_context (f, 0, FALSE);
+  set_context (f, 0);
   f->nodes = g_new (Node, f->n_layers);
   for (guint i = 0; i < f->n_layers; i++)
     f->nodes[i] = (Node){ f, i };
@@ -178,7 +198,7 @@ project (struct ggml_context *c, struct ggml_tensor *weight, struct ggml_tensor 
 }
 
 /* Queries or keys: [head_dim x heads][n] -> the same, each head normed where @weight is one, and
- * rotated by its token's position (NULL: not rotated) */
+ * rotated by its token's position */
 static struct ggml_tensor *
 rotate (struct ggml_context *c, LycheeForward *f, guint layer, struct ggml_tensor *x, guint n_heads,
     struct ggml_tensor *weight, struct ggml_tensor *positions)
@@ -187,8 +207,6 @@ rotate (struct ggml_context *c, LycheeForward *f, guint layer, struct ggml_tenso
   const LycheeRope *r = &f->ropes[lychee_model_get_layer (f->model, layer)->local ? 1 : 0];
 
   x = norm (c, hp, ggml_reshape_3d (c, x, hp->head_dim, n_heads, x->ne[1]), weight);
-  if (!positions)
-    return x;
   return ggml_rope_ext (c, x, positions, r->factors, r->n_rot, r->mode, r->n_context, r->freq_base,
       r->freq_scale, r->ext_factor, r->attn_factor, r->beta_fast, r->beta_slow);
 }
@@ -255,8 +273,7 @@ build (LycheeForward *f, Graph *g)
     struct ggml_tensor *v = project (c, layer->v, layer->v_b, normed);
     struct ggml_tensor *q, *y;
 
-    k = rotate (c, f, i, k, hp->n_kv_heads, layer->k_norm,
-        f->is_packed && !layer->local ? NULL : g->positions);
+    k = rotate (c, f, i, k, hp->n_kv_heads, layer->k_norm, g->positions);
     y = custom (c, 1, 1, k, v, op_store, &f->nodes[i]);
     if (is_last && g->output == LYCHEE_OUTPUT_NONE) {
       g->result = y; /* the cache has all that anyone will read */
@@ -342,18 +359,18 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
-  if (lychee_cache_get_rope_context (cache) != f->n_context ||
-      lychee_cache_get_packed (cache) != f->is_packed)
-    set_context (f, lychee_cache_get_rope_context (cache), lychee_cache_get_packed (cache));
+  if (lychee_cache_get_rope_context (cache) != f->n_context)
+    set_context (f, lychee_cache_get_rope_context (cache));
   graph = get_graph (f, n, output, error);
   if (!graph)
     return FALSE;
 
   memcpy (graph->ids->data, ids, n * sizeof *ids);
-  positions = graph->positions->data; /* NULL: nothing is rotated */
-  for (guint i = 0; positions && i < n; i++)
+  positions = graph->positions->data;
+  for (guint i = 0; i < n; i++)
     positions[i] = lychee_cache_get_origin (cache) + first + i;
   lychee_cache_lock_index (cache);
+  set_positions (f, cache, n);
   lychee_attention_prepare (f->attention, cache, n);
   ok = lychee_executor_compute (f->executor, graph->graph, cancellable, error);
   ok = lychee_attention_finish (f->attention, ok ? error : NULL) && ok;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#pragma GCC optimize("O3", "no-math-errno") /* pairs in vectors */
 #include "lychee-packed.h"
-
-#include "lychee-cpu-kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,20 +17,33 @@ struct _LycheePacked {
   guint farthest;
   double frequency[MAX_PAIRS];
   double factor;
-  /* [distance][2][n_pairs]: cosines, sines of turning back by it */
+  /* [distance][2][n]: cosines, sines of turning back by it, as turn_rows of LycheeCpuKernels has
+   * them */
+  guint n;
   float *low;  /* of 0 .. LOW - 1, times the factor */
   float *high; /* of 0, LOW, 2 LOW, ... */
 };
 
+static inline void
+set_angle (const LycheePacked *p, guint pair, double angle, double size, float *turn)
+{
+  float c = size * cos (angle), s = size * sin (angle);
+
+  if (p->halves) {
+    turn[pair] = c;
+    turn[p->n + pair] = s;
+  } else {
+    turn[2 * pair] = turn[2 * pair + 1] = c;
+    turn[p->n + 2 * pair] = -s;
+    turn[p->n + 2 * pair + 1] = s;
+  }
+}
+
 static void
 set_angles (const LycheePacked *p, double position, double factor, float *turn)
 {
-  for (guint i = 0; i < p->n_pairs; i++) {
-    double angle = fmod (position * p->frequency[i], 2 * G_PI);
-
-    turn[i] = factor * cos (angle);
-    turn[p->n_pairs + i] = factor * sin (angle);
-  }
+  for (guint i = 0; i < p->n_pairs; i++)
+    set_angle (p, i, fmod (position * p->frequency[i], 2 * G_PI), factor, turn);
 }
 
 LycheePacked *
@@ -51,12 +61,13 @@ lychee_packed_new (
   p->farthest = farthest;
   memcpy (p->frequency, frequency, n_pairs * sizeof *frequency);
   p->factor = frequency[n_pairs];
-  p->low = g_new (float, (gsize) LOW * 2 * n_pairs);
-  p->high = g_new (float, (gsize) n_high * 2 * n_pairs);
+  p->n = halves ? n_pairs : 2 * n_pairs;
+  p->low = g_new (float, (gsize) LOW * 2 * p->n);
+  p->high = g_new (float, (gsize) n_high * 2 * p->n);
   for (guint i = 0; i < LOW; i++)
-    set_angles (p, -(double) i, p->factor, p->low + (gsize) i * 2 * n_pairs);
+    set_angles (p, -(double) i, p->factor, p->low + (gsize) i * 2 * p->n);
   for (guint i = 0; i < n_high; i++)
-    set_angles (p, -(double) i * LOW, 1, p->high + (gsize) i * 2 * n_pairs);
+    set_angles (p, -(double) i * LOW, 1, p->high + (gsize) i * 2 * p->n);
   return p;
 }
 
@@ -68,35 +79,14 @@ lychee_packed_free (LycheePacked *p)
   g_free (p);
 }
 
-/* x + iy, times c + is, for each pair */
-static inline void
-turn_pairs (const LycheePacked *p, const float *restrict c, const float *restrict s,
-    const float *from, float *to)
-{
-  guint n = p->n_pairs;
-
-  if (p->halves) {
-    for (guint i = 0; i < n; i++) {
-      float x = from[i], y = from[i + n];
-
-      to[i] = x * c[i] - y * s[i];
-      to[i + n] = x * s[i] + y * c[i];
-    }
-  } else {
-    for (guint i = 0; i < n; i++) {
-      float x = from[2 * i], y = from[2 * i + 1];
-
-      to[2 * i] = x * c[i] - y * s[i];
-      to[2 * i + 1] = x * s[i] + y * c[i];
-    }
-  }
-}
-
 #define KEYS 64 /* at a time */
 
 void
-lychee_packed_turn_keys (const LycheePacked *p, const guint32 *distances, guint n, float *keys)
+lychee_packed_turn_rows (const LycheePacked *p, LycheeRowForm form, const guint16 *const *rows,
+    const guint32 *distances, guint n, guint16 *to)
 {
+  const LycheeCpuKernels *kernels = lychee_cpu_kernels_for (p->kernels, form);
+
   for (guint from = 0, some; from < n; from += some) {
     const float *low[KEYS], *high[KEYS];
 
@@ -104,18 +94,18 @@ lychee_packed_turn_keys (const LycheePacked *p, const guint32 *distances, guint 
     for (guint k = 0; k < some; k++) {
       guint distance = MIN (distances[from + k], p->farthest);
 
-      low[k] = p->low + (gsize) (distance & (LOW - 1)) * 2 * p->n_pairs;
-      high[k] = p->high + (gsize) (distance >> LOW_BITS) * 2 * p->n_pairs;
+      low[k] = p->low + (gsize) (distance & (LOW - 1)) * 2 * p->n;
+      high[k] = p->high + (gsize) (distance >> LOW_BITS) * 2 * p->n;
     }
-    p->kernels->turn_keys (
-        keys + (gsize) from * p->head_dim, some, p->head_dim, p->n_pairs, p->halves, low, high);
+    kernels->turn_rows (rows + from, some, p->head_dim, p->n_pairs, p->halves, low, high,
+        to + (gsize) from * p->head_dim);
   }
 }
 
 guint
 lychee_packed_turn_size (const LycheePacked *p)
 {
-  return 2 * p->n_pairs;
+  return 2 * p->n;
 }
 
 void
@@ -125,32 +115,54 @@ lychee_packed_set_turn (const LycheePacked *p, gint64 position, guint behind, fl
 }
 
 void
+lychee_packed_set_back (const LycheePacked *p, gint64 position, float *turn)
+{
+  set_angles (p, -(double) position, 1 / p->factor, turn);
+}
+
+void
 lychee_packed_set_aim (
     const LycheePacked *p, gint64 position, guint nearest, guint farthest, float *turn)
 {
-  guint n = p->n_pairs;
   double middle = (nearest + (double) farthest) / 2, width = (double) farthest - nearest + 1;
 
-  for (guint i = 0; i < n; i++) {
+  for (guint i = 0; i < p->n_pairs; i++) {
     /* The mean of exp (i f d) over the distances: a sum of a geometric series, divided by how many
      * they are. Keys are not multiplied with the factor, which the query has once. */
-    double half = p->frequency[i] / 2, below = sin (half), angle;
+    double half = p->frequency[i] / 2, below = sin (half);
     double size = p->factor * (fabs (below) < 1e-12 ? 1 : sin (width * half) / (width * below));
 
-    angle = fmod ((middle - position) * p->frequency[i], 2 * G_PI);
-    turn[i] = size * cos (angle);
-    turn[n + i] = size * sin (angle);
+    set_angle (p, i, fmod ((middle - position) * p->frequency[i], 2 * G_PI), size, turn);
   }
 }
 
 void
 lychee_packed_turn (const LycheePacked *p, const float *turn, const float *q, guint n, float *to)
 {
-  guint turned = 2 * p->n_pairs;
+  if (to != q)
+    memcpy (to, q, (gsize) n * p->head_dim * sizeof *q);
+  for (guint i = 0; i < n; i++, to += p->head_dim)
+    p->kernels->turn_keys (
+        to, 1, p->head_dim, p->n_pairs, p->halves, &turn, (const float *const[]){ p->high });
+}
 
-  for (guint i = 0; i < n; i++, q += p->head_dim, to += p->head_dim) {
-    turn_pairs (p, turn, turn + p->n_pairs, q, to);
-    memcpy (to + turned, q + turned, (p->head_dim - turned) * sizeof *q);
+void
+lychee_packed_turn_back (const LycheePacked *p, gint64 position, guint n, float *keys)
+{
+  g_autofree float *high = g_new (float, 2 * (gsize) p->n);
+
+  for (guint from = 0, some; from < n; from += some) {
+    const float *lows[KEYS], *highs[KEYS];
+
+    some = MIN (n - from, MIN (KEYS, LOW));
+    /* The keys have the factor, and the table has it again. */
+    set_angles (p, -(double) (position + from), 1 / (p->factor * p->factor), high);
+    for (guint k = 0; k < some; k++) {
+      lows[k] = p->low + (gsize) k * 2 * p->n;
+      highs[k] = high;
+    }
+    p->kernels->turn_keys (
+        keys + (gsize) from * p->head_dim, some, p->head_dim, p->n_pairs, p->halves, lows, highs);
   }
 }
 

@@ -3,13 +3,17 @@
 
 #include <glib.h>
 
+#include "lychee-cpu-kernels.h"
+
 G_BEGIN_DECLS
 
-/* Packed positions: keys are kept before rotation, and what is read of a transcript longer than the
- * model was trained for gets its distance from the query when it is read. What is near keeps its
- * distance; behind it, what is read stands close together, in order, so that no distance is longer
- * than those that the model knows. (Positions by what is kept rather than by what was said are
- * StreamingLLM's, arXiv 2309.17453; found tokens that are moved near are InfLLM's, 2402.04617.)
+/* Packed positions: of a transcript longer than the model was trained for, keys are kept before
+ * rotation, and what is read of them gets its distance from the query when it is read. What is near
+ * keeps its distance; behind it, what is read stands close together, in order, so that no distance
+ * is longer than those that the model knows. (Positions by what is kept rather than by what was
+ * said are StreamingLLM's, arXiv 2309.17453; found tokens that are moved near are InfLLM's,
+ * 2402.04617.) Up to what the model was trained for, keys are kept rotated, as with absolute
+ * positions; when there is more they are turned back, once.
  *
  * A distance counts from an origin that is the same for all queries of a block, behind the last of
  * them, and is never negative: queries are turned to stand relative to it, and keys by their
@@ -23,9 +27,11 @@ LycheePacked *lychee_packed_new (
     const double *frequency, guint n_pairs, gboolean halves, guint head_dim, guint farthest);
 void lychee_packed_free (LycheePacked *packed);
 
-/* Turns keys [n][head_dim] that stand nowhere to their distances. */
-void lychee_packed_turn_keys (
-    const LycheePacked *packed, const guint32 *distances, guint n, float *keys);
+/* Keys that stand nowhere, turned to their distances: half floats [n][head_dim]. */
+void lychee_packed_turn_rows (const LycheePacked *packed, LycheeRowForm form,
+    const guint16 *const *rows, const guint32 *distances, guint n, guint16 *to);
+/* Keys [n][head_dim] that stand at @position and the places behind it, turned to stand nowhere. */
+void lychee_packed_turn_back (const LycheePacked *packed, gint64 position, guint n, float *keys);
 
 /* Floats of a turn. */
 guint lychee_packed_turn_size (const LycheePacked *packed);
@@ -37,7 +43,9 @@ void lychee_packed_set_turn (
  * turn slowly, and takes out those that turn often on the way. Indexes are searched with it. */
 void lychee_packed_set_aim (
     const LycheePacked *packed, gint64 position, guint nearest, guint farthest, float *turn);
-/* @n queries [n][head_dim] */
+/* From a key that stands at @position to one that stands nowhere. */
+void lychee_packed_set_back (const LycheePacked *packed, gint64 position, float *turn);
+/* @n queries or keys [n][head_dim]; @to may be @q */
 void lychee_packed_turn (
     const LycheePacked *packed, const float *turn, const float *q, guint n, float *to);
 

@@ -7,19 +7,24 @@ typedef enum {
   CLASS_NUMBER,
   CLASS_SPACE,
   CLASS_OTHER,
+  /* In place of the first, where case counts: */
+  CLASS_CAPITAL,
+  CLASS_SMALL,
+  CLASS_CASELESS, /* marks, too */
 } CharClass;
 
 /* What the pending text is. */
 typedef enum {
-  STATE_START,        /* nothing */
-  STATE_APOSTROPHE,   /* one ' at the start of a word */
-  STATE_CONTRACTION,  /* ' and the r, v or l that may become 're, 've or 'll */
-  STATE_SPACE,        /* white space only */
-  STATE_LETTER,       /* ends with a letter */
-  STATE_NUMBER,       /* ends with a number */
-  STATE_OTHER,        /* ends with something else */
-  STATE_OTHER_ONE,    /* one such character, which may still become the first of a word */
-  STATE_OTHER_NEWLINE /* such characters, then newlines */
+  STATE_START,         /* nothing */
+  STATE_APOSTROPHE,    /* one ' at the start of a word */
+  STATE_CONTRACTION,   /* ' and the r, v or l that may become 're, 've or 'll */
+  STATE_SPACE,         /* white space only */
+  STATE_LETTER,        /* ends with a letter */
+  STATE_NUMBER,        /* ends with a number */
+  STATE_OTHER,         /* ends with something else */
+  STATE_OTHER_ONE,     /* one such character, which may still become the first of a word */
+  STATE_OTHER_NEWLINE, /* such characters, then newlines */
+  STATE_CAPITALS /* GPT-4o: letters, none of them small; STATE_LETTER: a small one among them */
 } State;
 
 static CharClass
@@ -38,6 +43,33 @@ classify (gunichar c)
   if (category & U_GC_N_MASK)
     return CLASS_NUMBER;
   return u_isUWhiteSpace ((UChar32) c) ? CLASS_SPACE : CLASS_OTHER;
+}
+
+/* The same where case counts. */
+static CharClass
+classify_by_case (gunichar c)
+{
+  switch (u_charType ((UChar32) c)) {
+  case U_UPPERCASE_LETTER:
+  case U_TITLECASE_LETTER:
+    return CLASS_CAPITAL;
+  case U_LOWERCASE_LETTER:
+    return CLASS_SMALL;
+  case U_MODIFIER_LETTER:
+  case U_OTHER_LETTER:
+  case U_NON_SPACING_MARK:
+  case U_ENCLOSING_MARK:
+  case U_COMBINING_SPACING_MARK:
+    return CLASS_CASELESS;
+  default:
+    return classify (c);
+  }
+}
+
+static gboolean
+is_mark (gunichar c)
+{
+  return (U_MASK (u_charType ((UChar32) c)) & U_GC_M_MASK) != 0;
 }
 
 static gboolean
@@ -72,6 +104,8 @@ begin (LycheePretokenizer *self, gunichar c, CharClass char_class, State other)
     break;
   case CLASS_OTHER:
     self->state = c == '\'' ? STATE_APOSTROPHE : other;
+    break;
+  default:
     break;
   }
 }
@@ -280,8 +314,161 @@ llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n
     ends[n++] = self->length;
     begin (self, c, char_class, STATE_OTHER_ONE);
     break;
-  case STATE_START:
+  default:
     begin (self, c, char_class, STATE_OTHER_ONE);
+    break;
+  }
+  self->length += n_bytes;
+  if (self->state == STATE_SPACE && is_newline (c))
+    self->newline = self->length;
+  if (self->state == STATE_NUMBER && self->n_digits == max_digits) {
+    ends[n++] = self->length;
+    self->state = STATE_START;
+  }
+  settle (self, ends, n);
+  return n;
+}
+
+/* A letter or mark is the first of a word, but for the one character that may stand before it. */
+static void
+begin_cased (LycheePretokenizer *self, CharClass char_class, guint n_bytes)
+{
+  self->state = char_class == CLASS_SMALL ? STATE_LETTER : STATE_CAPITALS;
+  self->last = char_class == CLASS_CASELESS ? self->length + n_bytes : 0;
+}
+
+/* A word begins with @c, as in begin (). */
+static void
+begin_word (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes)
+{
+  if (char_class >= CLASS_CAPITAL)
+    begin_cased (self, char_class, n_bytes);
+  else if (char_class == CLASS_OTHER)
+    self->state = STATE_OTHER_ONE;
+  else
+    begin (self, c, char_class, STATE_OTHER_ONE);
+}
+
+/* Capitals at the end of a word that has no small letter are a word of their own where something
+ * without case stands before them: `U*L+` ends with that. */
+static guint
+leave_capitals (LycheePretokenizer *self, gsize *ends)
+{
+  if (self->state != STATE_CAPITALS || self->last == 0 || self->last == self->length)
+    return 0;
+  ends[0] = self->last;
+  return 1;
+}
+
+static guint
+gpt4o_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  guint n = 0, max_digits = self->kind == LYCHEE_PRETOKENIZER_GPT4O ? 3 : 1;
+  gboolean is_letter = char_class >= CLASS_CAPITAL, may_go_on;
+
+  switch ((State) self->state) {
+  case STATE_APOSTROPHE:
+  case STATE_CONTRACTION:
+    if (completes_contraction (self, c < 0x80 ? (gunichar) g_ascii_tolower (c) : c, &may_go_on)) {
+      ends[n++] = self->length + n_bytes;
+      self->state = STATE_START;
+      break;
+    }
+    if (may_go_on) {
+      self->state = STATE_CONTRACTION;
+      break;
+    }
+    /* No contraction: the word ends before the apostrophe, which another may start with. */
+    ends[n++] = self->last;
+    if (self->state == STATE_CONTRACTION) {
+      self->state = self->capital ? STATE_CAPITALS : STATE_LETTER;
+      self->last = 0;
+    } else {
+      self->state = STATE_OTHER_ONE;
+    }
+    settle (self, ends, n);
+    {
+      gsize done = ends[0];
+
+      /* at most two more; offsets count from what was pending before */
+      guint more = gpt4o_push (self, c, char_class, n_bytes, ends + n);
+      for (guint i = 0; i < more; i++)
+        ends[n++] += done;
+      return n;
+    }
+  case STATE_CAPITALS:
+    if (is_letter) {
+      if (char_class == CLASS_SMALL)
+        self->state = STATE_LETTER;
+      else if (char_class == CLASS_CASELESS)
+        self->last = self->length + n_bytes;
+      break;
+    }
+    n = leave_capitals (self, ends);
+    G_GNUC_FALLTHROUGH;
+  case STATE_LETTER:
+    if (is_letter && char_class != CLASS_CAPITAL)
+      break;
+    if (c == '\'' && self->kind == LYCHEE_PRETOKENIZER_GPT4O) {
+      self->state = STATE_APOSTROPHE;
+      self->last = self->length;
+      break;
+    }
+    ends[n++] = self->length;
+    begin_word (self, c, char_class, n_bytes);
+    break;
+  case STATE_OTHER_ONE:
+    if (is_letter) {
+      begin_cased (self, char_class, n_bytes);
+      break;
+    }
+    G_GNUC_FALLTHROUGH;
+  case STATE_OTHER:
+    /* a mark is one of these, but for the first */
+    if (char_class == CLASS_OTHER || (char_class == CLASS_CASELESS && is_mark (c))) {
+      self->state = STATE_OTHER;
+      break;
+    }
+    G_GNUC_FALLTHROUGH;
+  case STATE_OTHER_NEWLINE:
+    if (is_newline (c) || (c == '/' && self->state == STATE_OTHER_NEWLINE)) {
+      self->state = STATE_OTHER_NEWLINE;
+      break;
+    }
+    ends[n++] = self->length;
+    begin_word (self, c, char_class, n_bytes);
+    break;
+  case STATE_SPACE:
+    if (char_class == CLASS_SPACE) {
+      extend_space (self);
+      break;
+    }
+    if (self->newline > 0)
+      ends[n++] = self->newline;
+    if (self->newline < self->length) {
+      n += leave_last_space (self, self->newline, ends + n);
+      if (is_letter) {
+        begin_cased (self, char_class, n_bytes);
+        break;
+      }
+      if (self->previous == ' ' && char_class == CLASS_OTHER) {
+        self->state = STATE_OTHER;
+        break;
+      }
+      ends[n++] = self->length;
+    }
+    begin_word (self, c, char_class, n_bytes);
+    break;
+  case STATE_NUMBER:
+    if (char_class == CLASS_NUMBER) {
+      self->n_digits++;
+      break;
+    }
+    ends[n++] = self->length;
+    begin_word (self, c, char_class, n_bytes);
+    break;
+  case STATE_START:
+    begin_word (self, c, char_class, n_bytes);
     break;
   }
   self->length += n_bytes;
@@ -310,12 +497,17 @@ lychee_pretokenizer_push (
     n = smollm_push (self, c, char_class, n_bytes, ends);
     break;
   case LYCHEE_PRETOKENIZER_QWEN35:
-    if (char_class == CLASS_OTHER && c >= 0x80 && (U_MASK (u_charType ((UChar32) c)) & U_GC_M_MASK))
+    if (char_class == CLASS_OTHER && is_mark (c))
       char_class = CLASS_LETTER;
     G_GNUC_FALLTHROUGH;
   case LYCHEE_PRETOKENIZER_LLAMA3:
   case LYCHEE_PRETOKENIZER_QWEN2:
     n = llama3_push (self, c, char_class, n_bytes, ends);
+    break;
+  case LYCHEE_PRETOKENIZER_GPT4O:
+  case LYCHEE_PRETOKENIZER_TEKKEN:
+    n = gpt4o_push (self, c, classify_by_case (c), n_bytes, ends);
+    self->capital = g_ascii_isupper ((char) MIN (c, 0x7f));
     break;
   }
   self->previous = c < 0x80 ? (gunichar) g_ascii_tolower (c) : c;
@@ -333,6 +525,10 @@ lychee_pretokenizer_finish (LycheePretokenizer *self, gsize ends[LYCHEE_PRETOKEN
     return 0;
   if (gpt2 && self->state == STATE_CONTRACTION)
     ends[n++] = 1;
+  if (self->kind >= LYCHEE_PRETOKENIZER_GPT4O &&
+      (self->state == STATE_APOSTROPHE || self->state == STATE_CONTRACTION))
+    ends[n++] = self->last;
+  n += leave_capitals (self, ends + n);
   if (!gpt2 && self->state == STATE_SPACE && self->newline > 0 && self->newline < self->length)
     ends[n++] = self->newline;
   ends[n++] = self->length;

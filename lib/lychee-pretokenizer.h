@@ -19,6 +19,11 @@ G_BEGIN_DECLS
  *   `[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
  * @LYCHEE_PRETOKENIZER_QWEN2: as Llama 3, but `\p{N}` in place of `\p{N}{1,3}`
  * @LYCHEE_PRETOKENIZER_QWEN35: as Qwen 2, but with `[\p{L}\p{M}]` in place of `\p{L}`
+ * @LYCHEE_PRETOKENIZER_GPT4O: with U for `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, L for
+ *   `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`, and C for `('s|'t|'re|'ve|'m|'ll|'d)?` in either case,
+ *   `[^\r\n\p{L}\p{N}]?U*L+C|[^\r\n\p{L}\p{N}]?U+L*C|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|`
+ *   `\s*[\r\n]+|\s+(?!\S)|\s+`
+ * @LYCHEE_PRETOKENIZER_TEKKEN: as GPT-4o, but without C, and with `\p{N}` in place of `\p{N}{1,3}`
  */
 typedef enum {
   LYCHEE_PRETOKENIZER_GPT2,
@@ -26,6 +31,8 @@ typedef enum {
   LYCHEE_PRETOKENIZER_LLAMA3,
   LYCHEE_PRETOKENIZER_QWEN2,
   LYCHEE_PRETOKENIZER_QWEN35,
+  LYCHEE_PRETOKENIZER_GPT4O,
+  LYCHEE_PRETOKENIZER_TEKKEN,
 } LycheePretokenizerKind;
 
 /* The most words that one character can complete, and that the end of the text can. */
@@ -38,9 +45,12 @@ typedef struct {
   guint state;
   gunichar previous; /* the last character */
   gsize length;      /* bytes pending */
-  gsize last;        /* where the last character of a run of spaces starts */
+  gsize last;        /* where the last character of a run of spaces starts; of GPT-4o's words, where
+                        the last letter or mark without case ends, and before an apostrophe where
+                        the word ends */
   gsize newline;     /* where the last newline of a run of spaces ends, 0 for none */
   guint n_digits;
+  guint capital; /* whether the last character was one */
 } LycheePretokenizer;
 
 /* Takes one character of @n_bytes bytes. Gives the ends of the words that no further text can

@@ -77,6 +77,9 @@ describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
       &b, "{sv}", "rope-context", g_variant_new_uint32 (lychee_cache_get_rope_context (cache)));
   g_variant_builder_add (
       &b, "{sv}", "packed", g_variant_new_boolean (lychee_cache_get_packed (cache)));
+  g_variant_builder_add (&b, "{sv}", "bare", g_variant_new_boolean (lychee_cache_is_bare (cache)));
+  g_variant_builder_add (
+      &b, "{sv}", "bare-indexes", g_variant_new_uint32 (lychee_cache_get_n_bare_indexes (cache)));
   g_variant_builder_add (&b, "{sv}", "indexed", g_variant_new_boolean (indexing != NULL));
   if (indexing) {
     g_variant_builder_add (&b, "{sv}", "granularity", g_variant_new_uint32 (indexing->granularity));
@@ -177,9 +180,10 @@ read_variant (LycheeFile *file, guint32 kind, const char *type)
 
 typedef struct {
   const char *model, *model_name, *type, *system_prompt;
-  guint page_tokens, template, max_context, rope_context, granularity, sinks, window;
+  guint page_tokens, template, max_context, rope_context, n_bare_indexes;
+  guint granularity, sinks, window;
   LycheeCacheExtent extent;
-  gboolean packed, indexed, limited; /* local layers keep only their window */
+  gboolean packed, bare, indexed, limited; /* local layers keep only their window */
   guint64 left_out, forgotten;
 } Description;
 
@@ -218,6 +222,12 @@ parse_description (GVariant *meta, Description *d)
                         !g_variant_lookup (meta, "sinks", "u", &d->sinks) ||
                         !g_variant_lookup (meta, "window", "u", &d->window)))
     return FALSE;
+  /* Where nothing is said of it, packed positions were so from the first token on. */
+  if (!g_variant_lookup (meta, "bare", "b", &d->bare) ||
+      !g_variant_lookup (meta, "bare-indexes", "u", &d->n_bare_indexes)) {
+    d->bare = d->packed;
+    d->n_bare_indexes = G_MAXUINT;
+  }
   /* Where nothing is said of it, all is held. */
   g_variant_lookup (meta, "limited", "b", &d->limited);
   g_variant_lookup (meta, "local-begin", "u", &d->extent.local_begin);
@@ -300,6 +310,8 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
         d->max_context, s->max_memory);
     lychee_cache_set_rope_context (cache, d->rope_context);
     lychee_cache_set_packed (cache, d->packed);
+    if (d->packed && d->bare)
+      lychee_cache_set_bare (cache, d->n_bare_indexes);
     lychee_cache_set_form (cache, form);
     if (d->limited)
       lychee_model_limit_layers (s->model, cache);

@@ -47,6 +47,10 @@ static const PretokenizerName pretokenizer_names[] = {
   { "olmo", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
   { "jais", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
   { "granite-docling", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
+  { "mellum", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
+  { "trillion", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
+  { "a.x-4.0", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
+  { "gigachat", LYCHEE_PRETOKENIZER_GPT2, FALSE, FALSE },
   { "smollm", LYCHEE_PRETOKENIZER_SMOLLM, FALSE, FALSE },
   { "starcoder", LYCHEE_PRETOKENIZER_SMOLLM, FALSE, FALSE },
   { "refact", LYCHEE_PRETOKENIZER_SMOLLM, FALSE, FALSE },
@@ -60,6 +64,8 @@ static const PretokenizerName pretokenizer_names[] = {
   { "falcon3", LYCHEE_PRETOKENIZER_LLAMA3, TRUE, TRUE },
   { "falcon-h1", LYCHEE_PRETOKENIZER_LLAMA3, TRUE, TRUE },
   { "lfm2", LYCHEE_PRETOKENIZER_LLAMA3, TRUE, TRUE },
+  { "pixtral", LYCHEE_PRETOKENIZER_LLAMA3, TRUE, TRUE },
+  { "midm-2.0", LYCHEE_PRETOKENIZER_LLAMA3, TRUE, TRUE },
   { "dbrx", LYCHEE_PRETOKENIZER_LLAMA3, FALSE, FALSE },
   { "smaug-bpe", LYCHEE_PRETOKENIZER_LLAMA3, FALSE, FALSE },
   { "qwen2", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
@@ -67,7 +73,13 @@ static const PretokenizerName pretokenizer_names[] = {
   { "stablelm2", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
   { "megrez", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
   { "hunyuan", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
+  { "solar-open", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
+  { "kormo", LYCHEE_PRETOKENIZER_QWEN2, FALSE, FALSE },
   { "qwen35", LYCHEE_PRETOKENIZER_QWEN35, FALSE, FALSE },
+  { "gpt-4o", LYCHEE_PRETOKENIZER_GPT4O, FALSE, FALSE },
+  { "llama4", LYCHEE_PRETOKENIZER_GPT4O, FALSE, FALSE },
+  { "kanana2", LYCHEE_PRETOKENIZER_GPT4O, FALSE, FALSE },
+  { "tekken", LYCHEE_PRETOKENIZER_TEKKEN, TRUE, TRUE },
 };
 
 static gboolean fail (GError **error, LycheeTokenizerError code, const char *format, ...)

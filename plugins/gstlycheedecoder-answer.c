@@ -284,6 +284,12 @@ gst_lychee_decoder_end_drain (GstLycheeDecoder *self, GstEvent *event)
   gst_event_unref (event);
 }
 
+void
+gst_lychee_decoder_end_drains (GstLycheeDecoder *self)
+{
+  lychee_answer_queue_release (self->queue, 0, renew_snapshot, self);
+}
+
 LycheeAsk *
 gst_lychee_decoder_new_ask (GstLycheeDecoder *self, LycheeAskKind kind)
 {

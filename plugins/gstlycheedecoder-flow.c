@@ -165,6 +165,7 @@ gst_lychee_decoder_end (GstLycheeDecoder *self, GstEvent *event)
 {
   g_autoptr (LycheeAsk) ask = gst_lychee_decoder_new_ask (self, LYCHEE_ASK_FINAL);
 
+  gst_lychee_decoder_end_drains (self);
   if (*lychee_question_get_prompt (ask->question) != '\0')
     gst_lychee_decoder_submit (self, ask, NULL);
   return lychee_answer_queue_push_event (self->queue, event);

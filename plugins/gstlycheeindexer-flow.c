@@ -120,6 +120,7 @@ begin_to_leave_out (GstLycheeIndexer *self)
   char *until;
 
   if (self->reading.tokens == 0) {
+    self->failed = TRUE;
     GST_ELEMENT_ERROR (self, RESOURCE, NO_SPACE_LEFT,
         ("The transcript cannot be read: not even its beginning fits. Raise max-context or "
          "max-memory."),

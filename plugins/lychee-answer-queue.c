@@ -659,7 +659,7 @@ lychee_answer_queue_release (
   for (GList *l = queue->waiting.head; l != NULL; l = l->next) {
     LycheeJob *job = l->data;
 
-    if (job->ask->drain != drain)
+    if (drain != 0 ? job->ask->drain != drain : job->until == 0)
       continue;
     if (renew != NULL)
       renew (job->ask, user_data);

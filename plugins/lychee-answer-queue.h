@@ -50,7 +50,9 @@ GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent
  * Takes a reference of @ask. */
 gboolean lychee_answer_queue_ask (
     LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until);
-/* Lets the answers begin that wait for @drain, after @renew (nullable) for each of them. */
+/* Lets the answers begin that wait for @drain, 0: for any, after @renew (nullable) for each of
+ * them.
+ */
 typedef void (*LycheeRenewFunc) (LycheeAsk *ask, gpointer user_data);
 void lychee_answer_queue_release (
     LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);

@@ -239,6 +239,64 @@ test_chunks (void)
   }
 }
 
+static void
+add_chunk (LycheeCache *cache, guint64 number)
+{
+  g_autoptr (LycheeChunk) chunk = new_chunk (10, number);
+
+  append (cache, 10, 1);
+  lychee_cache_add_chunk (cache, chunk, lychee_cache_get_length (cache) - 10);
+}
+
+static void
+assert_chunks (LycheeCache *cache, const guint *numbers, guint n)
+{
+  guint n_places;
+  g_autofree guint *places = lychee_cache_list_chunks (cache, &n_places);
+
+  g_assert_cmpuint (lychee_cache_get_n_chunks (cache), ==, n);
+  g_assert_cmpuint (n_places, ==, n);
+  for (guint i = 0; i < n; i++) {
+    guint position;
+    g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (cache, i, &position);
+
+    g_assert_cmpuint (chunk->number, ==, numbers[i]);
+    g_assert_cmpuint (position, ==, 10 * i);
+    g_assert_cmpuint (places[2 * i], ==, 10 * i);
+    g_assert_cmpuint (places[2 * i + 1], ==, 10 * (i + 1));
+    g_assert_cmpuint (lychee_cache_get_item_end (cache, 10 * i + 4, 3), ==, 10 * (i + 1));
+  }
+}
+
+/* Forks share the list of their chunks for as long as it is the same. */
+static void
+test_chunks_part (void)
+{
+  g_autoptr (LycheeCache) cache = new_cache (10000, 0);
+  g_autoptr (LycheeCache) fork = NULL, other = NULL;
+
+  for (guint i = 0; i < 3; i++)
+    add_chunk (cache, i);
+  fork = lychee_cache_fork (cache, NULL);
+  add_chunk (cache, 3);
+  add_chunk (fork, 30);
+  add_chunk (cache, 4);
+  assert_chunks (cache, (const guint[]){ 0, 1, 2, 3, 4 }, 5);
+  assert_chunks (fork, (const guint[]){ 0, 1, 2, 30 }, 4);
+
+  other = lychee_cache_fork (cache, NULL);
+  lychee_cache_truncate (cache, 20);
+  add_chunk (cache, 20);
+  assert_chunks (cache, (const guint[]){ 0, 1, 20 }, 3);
+  assert_chunks (other, (const guint[]){ 0, 1, 2, 3, 4 }, 5);
+  lychee_cache_truncate (fork, 15);
+  assert_chunks (fork, (const guint[]){ 0 }, 1);
+  g_clear_object (&other);
+  lychee_cache_truncate (cache, 10);
+  add_chunk (cache, 21);
+  assert_chunks (cache, (const guint[]){ 0, 21 }, 2);
+}
+
 static gpointer
 fork_and_check (gpointer data)
 {
@@ -253,7 +311,14 @@ fork_and_check (gpointer data)
     if (n > 0)
       check (fork, n - 1, 1, 1);
     lychee_cache_get_bytes (cache);
-    lychee_cache_get_n_chunks (fork);
+    n = lychee_cache_get_n_chunks (fork);
+    for (guint j = 0; j < n; j++) {
+      guint position;
+      g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (fork, j, &position);
+
+      g_assert_cmpuint (chunk->number, ==, j);
+      g_assert_cmpuint (position, ==, 13 * j);
+    }
   }
   return NULL;
 }
@@ -295,6 +360,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cache/memory", test_memory);
   g_test_add_func ("/cache/truncate", test_truncate);
   g_test_add_func ("/cache/chunks", test_chunks);
+  g_test_add_func ("/cache/chunks/part", test_chunks_part);
   g_test_add_func ("/cache/threads", test_threads);
   return g_test_run ();
 }

@@ -409,10 +409,28 @@ on_piece (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
     return GST_PAD_PROBE_OK;
   g_mutex_lock (&hold->lock);
   hold->held = TRUE;
-  g_cond_signal (&hold->reached);
+  g_cond_broadcast (&hold->changed);
+  /* Nobody tells of a pad that is deactivated. */
+  while (!GST_PAD_IS_FLUSHING (pad) && !hold->released)
+    g_cond_wait_until (&hold->changed, &hold->lock, g_get_monotonic_time () + 5000);
+  hold->left = TRUE;
+  g_cond_broadcast (&hold->changed);
   g_mutex_unlock (&hold->lock);
-  while (!GST_PAD_IS_FLUSHING (pad) && !g_atomic_int_get (&hold->released))
-    g_thread_yield ();
+  return GST_PAD_PROBE_OK;
+}
+
+/* A flush may be over before the thread that is held looks again. */
+static GstPadProbeReturn
+on_flush (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Hold *hold = user_data;
+
+  if (GST_EVENT_TYPE (GST_PAD_PROBE_INFO_EVENT (info)) != GST_EVENT_FLUSH_START)
+    return GST_PAD_PROBE_OK;
+  g_mutex_lock (&hold->lock);
+  hold->released |= hold->held;
+  g_cond_broadcast (&hold->changed);
+  g_mutex_unlock (&hold->lock);
   return GST_PAD_PROBE_OK;
 }
 
@@ -421,13 +439,21 @@ test_hold_at (Hold *hold, Chain *chain, guint at)
 {
   GstElement *decoder = test_chain_get (chain, "d");
 
+  test_hold_decoder (hold, decoder, at);
+  gst_object_unref (decoder);
+}
+
+void
+test_hold_decoder (Hold *hold, GstElement *decoder, guint at)
+{
   memset (hold, 0, sizeof *hold);
   hold->at = at;
   g_mutex_init (&hold->lock);
-  g_cond_init (&hold->reached);
+  g_cond_init (&hold->changed);
   hold->pad = gst_element_get_static_pad (decoder, "src");
+  hold->flush_probe =
+      gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_EVENT_FLUSH, on_flush, hold, NULL);
   hold->probe = gst_pad_add_probe (hold->pad, GST_PAD_PROBE_TYPE_BUFFER, on_piece, hold, NULL);
-  gst_object_unref (decoder);
 }
 
 void
@@ -437,7 +463,7 @@ test_hold_wait (Hold *hold)
 
   g_mutex_lock (&hold->lock);
   while (!hold->held)
-    g_assert_true (g_cond_wait_until (&hold->reached, &hold->lock, until));
+    g_assert_true (g_cond_wait_until (&hold->changed, &hold->lock, until));
   g_mutex_unlock (&hold->lock);
 }
 
@@ -445,15 +471,24 @@ void
 test_hold_clear (Hold *hold)
 {
   gst_pad_remove_probe (hold->pad, hold->probe);
+  test_hold_release (hold);
+  g_mutex_lock (&hold->lock);
+  while (hold->held && !hold->left)
+    g_cond_wait (&hold->changed, &hold->lock);
+  g_mutex_unlock (&hold->lock);
+  gst_pad_remove_probe (hold->pad, hold->flush_probe);
   gst_object_unref (hold->pad);
   g_mutex_clear (&hold->lock);
-  g_cond_clear (&hold->reached);
+  g_cond_clear (&hold->changed);
 }
 
 void
 test_hold_release (Hold *hold)
 {
-  g_atomic_int_set (&hold->released, TRUE);
+  g_mutex_lock (&hold->lock);
+  hold->released = TRUE;
+  g_cond_broadcast (&hold->changed);
+  g_mutex_unlock (&hold->lock);
 }
 
 void

@@ -83,14 +83,14 @@ typedef struct {
   guint at; /* hold at this piece, counted from 1 */
   guint seen;
   GMutex lock;
-  GCond reached;
-  gboolean held;
-  gint released; /* atomic */
-  gulong probe;
+  GCond changed;
+  gboolean held, released, left;
+  gulong probe, flush_probe;
   GstPad *pad;
 } Hold;
 
 void test_hold_at (Hold *hold, Chain *chain, guint at);
+void test_hold_decoder (Hold *hold, GstElement *decoder, guint at);
 void test_hold_wait (Hold *hold);
 void test_hold_release (Hold *hold);
 void test_hold_clear (Hold *hold);

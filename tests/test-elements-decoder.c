@@ -371,10 +371,11 @@ test_dispose (void)
   read_and_ask (&chain, 0, 10);
   test_hold_wait (&hold);
   gst_pad_remove_probe (hold.pad, hold.probe);
+  gst_pad_remove_probe (hold.pad, hold.flush_probe);
   gst_object_unref (hold.pad);
   test_chain_clear (&chain);
   g_mutex_clear (&hold.lock);
-  g_cond_clear (&hold.reached);
+  g_cond_clear (&hold.changed);
 }
 
 /* A transcript that follows without a flush waits for the answer before it, and so do its events.

@@ -507,16 +507,19 @@ test_seek (gconstpointer data)
   Outcome outcome = { 0 };
   GstStructure *stats = NULL;
   guint tokens = 0, read = 0;
+  g_autofree Hold *holds = g_new0 (Hold, times);
 
+  /* Each answer is held in its middle until the seek: it must not end before. */
+  test_hold_decoder (&holds[0], decoder, 3);
   play (pipeline);
   for (guint i = 0; i < times; i++) {
-    g_mutex_lock (&pieces.lock);
-    pieces.seen = 0;
-    g_mutex_unlock (&pieces.lock);
-    wait_for_pieces (&pieces, 3);
+    test_hold_wait (&holds[i]);
     if (i + 1 == times)
       g_object_set (decoder, "max-tokens", 20, NULL);
+    else
+      test_hold_decoder (&holds[i + 1], decoder, 3);
     seek_to_start (pipeline);
+    test_hold_clear (&holds[i]);
   }
   run (pipeline, &outcome);
   g_assert_no_error (outcome.error);

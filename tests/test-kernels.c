@@ -510,6 +510,71 @@ test_choice (gconstpointer data)
   g_test_trap_assert_passed ();
 }
 
+/* What is turned, in rows and in place, is what complex numbers say; the rest is left alone. */
+static void
+test_turn (gconstpointer data)
+{
+  const Case *c = data;
+  guint d = c->head_dim, n_rows = 5;
+  const guint pair_counts[] = { 1, 3, d / 4, d / 2 };
+
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (pair_counts); i++) {
+    guint n_pairs = MIN (pair_counts[i / 2], 128), halves = i % 2;
+    guint n = halves ? n_pairs : 2 * n_pairs;
+    guint16 *rows = random_halves ((gsize) n_rows * d), *to = GUARDED (guint16, n_rows * d);
+    float *keys = GUARDED (float, n_rows *d);
+    const guint16 *row[5];
+    const float *low[5], *high[5];
+
+    c->kernels->f16_to_f32 (rows, keys, (gsize) n_rows * d);
+    for (guint k = 0; k < n_rows; k++) {
+      float *turns[2] = { GUARDED (float, 2 * n), GUARDED (float, 2 * n) };
+
+      for (guint t = 0; t < 2; t++)
+        for (guint j = 0; j < n_pairs; j++) {
+          double angle = (k + 1) * (t + 0.3) / (j + 1), x = 0.7 * cos (angle),
+                 y = 0.7 * sin (angle);
+
+          if (halves) {
+            turns[t][j] = x;
+            turns[t][n + j] = y;
+          } else {
+            turns[t][2 * j] = turns[t][2 * j + 1] = x;
+            turns[t][n + 2 * j] = -y;
+            turns[t][n + 2 * j + 1] = y;
+          }
+        }
+      row[k] = rows + (gsize) k * d;
+      low[k] = turns[0];
+      high[k] = turns[1];
+    }
+    c->kernels->turn_rows (row, n_rows, d, n_pairs, halves, low, high, to);
+    c->kernels->turn_keys (keys, n_rows, d, n_pairs, halves, low, high);
+    for (guint k = 0; k < n_rows; k++) {
+      float *got = GUARDED (float, d), *was = GUARDED (float, d);
+      double *wanted = GUARDED (double, d);
+
+      c->kernels->f16_to_f32 (row[k], was, d);
+      c->kernels->f16_to_f32 (to + (gsize) k * d, got, d);
+      for (guint j = 0; j < d; j++)
+        wanted[j] = was[j];
+      for (guint j = 0; j < n_pairs; j++) {
+        guint a = halves ? j : 2 * j, b = halves ? j + n_pairs : 2 * j + 1;
+        double angle = (k + 1) * (1.3 + 0.3) / (j + 1), x = 0.49 * cos (angle);
+        double y = 0.49 * sin (angle);
+
+        wanted[a] = was[a] * x - was[b] * y;
+        wanted[b] = was[a] * y + was[b] * x;
+      }
+      for (guint j = 0; j < d; j++) {
+        g_assert_cmpfloat_with_epsilon (keys[(gsize) k * d + j], wanted[j], 2e-6);
+        g_assert_cmpfloat_with_epsilon (got[j], wanted[j], 1e-3);
+      }
+    }
+    free_memory ();
+  }
+}
+
 static void
 test_merge_empty (void)
 {
@@ -551,6 +616,7 @@ main (int argc, char **argv)
   add_cases ("exp", test_exp, FALSE);
   add_cases ("extremes", test_extremes, FALSE);
   add_cases ("alignment", test_alignment, TRUE);
+  add_cases ("turn", test_turn, TRUE);
   g_test_add_func ("/kernels/list", test_list);
   g_test_add_data_func ("/kernels/choice/best", NULL, test_choice);
   g_test_add_data_func ("/kernels/choice/generic", "generic", test_choice);

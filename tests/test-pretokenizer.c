@@ -16,6 +16,8 @@ typedef struct {
 #define LLAMA3 LYCHEE_PRETOKENIZER_LLAMA3
 #define QWEN2 LYCHEE_PRETOKENIZER_QWEN2
 #define QWEN35 LYCHEE_PRETOKENIZER_QWEN35
+#define GPT4O LYCHEE_PRETOKENIZER_GPT4O
+#define TEKKEN LYCHEE_PRETOKENIZER_TEKKEN
 
 static const Case cases[] = {
   { "gpt2/empty", GPT2, "" },
@@ -58,6 +60,17 @@ static const Case cases[] = {
   { "qwen2/numbers", QWEN2, "in| |2|0|2|6" },
   { "qwen2/newline-space-number", QWEN2, "\n| | |1" },
   { "qwen2/mark-ends-word", QWEN2, "\u0939|\u093f\u0928" },
+  { "gpt4o/sentence", GPT4O, "Hello|,| world|!\n| Bye" },
+  { "gpt4o/case", GPT4O, "get|Name|HTTPServer| i|Phone|ABC| ABCdef|DEF" },
+  { "gpt4o/contractions", GPT4O, "don't| I'LL|you'RE|x|'x're| '|s" },
+  { "gpt4o/no-contraction", GPT4O, "O|'Brien's|'rx| a|'r|A'lL| b|'" },
+  { "gpt4o/without-case", GPT4O, "\u65e5\u672c|AB| \u65e5AB\u672cA\u65e5ab|A" },
+  { "gpt4o/marks", GPT4O, "e\u0301|A|!\u0301|!!\u0301\u0301|a| \u0301|A" },
+  { "gpt4o/numbers", GPT4O, "123|456|7| |89|a|1\u00bd" },
+  { "gpt4o/slashes", GPT4O, "a|//\n/\n|b| /|b|!\n/|b|\n|/b" },
+  { "gpt4o/spaces", GPT4O, "a|   | b|  | |1|  | !|\t|!|\tA" },
+  { "tekken/no-contraction", TEKKEN, "don|'t| I|'LL|1|2|3" },
+  { "tekken/case", TEKKEN, "get|Name|HTTPServer\u65e5\u672c|AB\u65e5|AB" },
   { "qwen35/mark-in-word", QWEN35, "\u0939\u093f\u0928| \u0301|!" },
 };
 
@@ -175,6 +188,13 @@ append_matches (GString *words, const char *pattern, const char *text, gsize len
   "[" letter "]+|" number "| ?[^" SPACE letter "\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE   \
   "]+(?![^" SPACE "])|[" SPACE "]+"
 
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define GPT4O_REGEX(end, number)                                                                   \
+  "(*UTF)(*UCP)[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER     \
+  "+" LOWER "*" end "|" number "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n/]*|[" SPACE                    \
+  "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
+
 static char *
 cut_by_regex (LycheePretokenizerKind kind, const char *text, gsize length)
 {
@@ -211,6 +231,14 @@ cut_by_regex (LycheePretokenizerKind kind, const char *text, gsize length)
   case LYCHEE_PRETOKENIZER_QWEN35:
     append_matches (words, LLAMA3_REGEX ("\\p{L}\\p{M}", "\\p{N}"), text, length);
     break;
+  case LYCHEE_PRETOKENIZER_GPT4O:
+    append_matches (words,
+        GPT4O_REGEX ("('[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?", "\\p{N}{1,3}"),
+        text, length);
+    break;
+  case LYCHEE_PRETOKENIZER_TEKKEN:
+    append_matches (words, GPT4O_REGEX ("", "\\p{N}"), text, length);
+    break;
   }
   return g_string_free (words, FALSE);
 }
@@ -221,9 +249,9 @@ test_random (gconstpointer data)
   LycheePretokenizerKind kind = GPOINTER_TO_UINT (data);
   static const char *const parts[] = { " ", " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\xc2\x85",
     "\u2028", "\u3000", "'", "'", "s", "r", "e", "v", "l", "L", "E", "S", "t", "word", "7", "12",
-    "\u00bd", "\u2167", "\u0663", "!", "-", "\u2014", "$", "\u0301", "\u093f", "\u00e9", "\u00df",
-    "\u017f", "\u212a", "\u65e5", "\u0645", "\U0001f600", "\U0001d7d9", "\U0001d400", "\u200b",
-    "\ufffd", "\x01" };
+    "R", "\u01c5", "\u02b0", "/", "\u00bd", "\u2167", "\u0663", "!", "-", "\u2014", "$", "\u0301",
+    "\u093f", "\u00e9", "\u00df", "\u017f", "\u212a", "\u65e5", "\u0645", "\U0001f600",
+    "\U0001d7d9", "\U0001d400", "\u200b", "\ufffd", "\x01" };
   g_autoptr (GRand) rand = g_rand_new_with_seed (7);
 
   for (guint i = 0; i < 4000; i++) {
@@ -263,7 +291,8 @@ test_classes (gconstpointer data)
 int
 main (int argc, char *argv[])
 {
-  static const char *const kinds[] = { "gpt2", "smollm", "llama3", "qwen2", "qwen35" };
+  static const char *const kinds[] = { "gpt2", "smollm", "llama3", "qwen2", "qwen35", "gpt4o",
+    "tekken" };
 
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {

@@ -292,6 +292,19 @@ sum_any (const guint16 *const *rows, guint n_rows, guint head_dim, LycheeRowForm
   {                                                                                                \
     for (guint d = 0; d < head_dim; d++)                                                           \
       to[d] = element (row, d, form);                                                              \
+  }                                                                                                \
+  static void turn_rows_##name (const guint16 *const *rows, guint n_rows, guint head_dim,          \
+      guint n_pairs, gboolean halves, const float *const *low, const float *const *high,           \
+      guint16 *to)                                                                                 \
+  {                                                                                                \
+    float x[256];                                                                                  \
+                                                                                                   \
+    for (guint i = 0; i < n_rows; i++) {                                                           \
+      read_row_##name (rows[i], head_dim, x);                                                      \
+      turn_floats (x, n_pairs, halves, low[i], high[i]);                                           \
+      for (guint d = 0; d < head_dim; d++)                                                         \
+        *to++ = lychee_f32_to_f16_scalar (x[d]);                                                   \
+    }                                                                                              \
   }
 
 DEFINE_FORM (f16, LYCHEE_ROW_F16)
@@ -317,12 +330,21 @@ write_row_f16 (const float *from, guint head_dim, guint16 *row)
   f32_to_f16 (from, row, head_dim);
 }
 
+static void
+turn_keys (float *keys, guint n_keys, guint head_dim, guint n_pairs, gboolean halves,
+    const float *const *low, const float *const *high)
+{
+  for (guint i = 0; i < n_keys; i++)
+    turn_floats (keys + (gsize) i * head_dim, n_pairs, halves, low[i], high[i]);
+}
+
 #define KERNELS(form)                                                                              \
   .attend = attend_##form, .attend_gather = attend_gather_##form, .attend_groups = attend_groups,  \
   .add_values = add_values, .weigh_nodes = weigh_nodes, .select_nodes = select_nodes,              \
   .score_nodes = score_nodes, .score_leaves = score_leaves, .score_packed = score_packed,          \
   .dot_rows = dot_rows_##form, .sum_rows = sum_rows_##form, .read_row = read_row_##form,           \
-  .f32_to_f16 = f32_to_f16, .f16_to_f32 = f16_to_f32, .turn_keys = turn_keys
+  .f32_to_f16 = f32_to_f16, .f16_to_f32 = f16_to_f32, .turn_rows = turn_rows_##form,               \
+  .turn_keys = turn_keys
 
 static const LycheeCpuKernels q8_0 = {
   .name = "reference",

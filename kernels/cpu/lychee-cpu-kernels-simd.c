@@ -780,6 +780,30 @@ f16_to_f32 (const guint16 *from, float *to, gsize n)
 }
 
 static void
+turn_rows (const guint16 *const *rows, guint n_rows, guint head_dim, guint n_pairs, gboolean halves,
+    const float *const *low, const float *const *high, guint16 *to)
+{
+  NARROWER (head_dim, turn_rows, rows, n_rows, head_dim, n_pairs, halves, low, high, to);
+  turn_any (rows, F16, n_rows, head_dim, n_pairs, halves, low, high, to);
+}
+
+static void
+turn_rows_q8 (const guint16 *const *rows, guint n_rows, guint head_dim, guint n_pairs,
+    gboolean halves, const float *const *low, const float *const *high, guint16 *to)
+{
+  turn_any (rows, Q8, n_rows, head_dim, n_pairs, halves, low, high, to);
+}
+
+static void
+turn_keys (float *keys, guint n_keys, guint head_dim, guint n_pairs, gboolean halves,
+    const float *const *low, const float *const *high)
+{
+  NARROWER (head_dim, turn_keys, keys, n_keys, head_dim, n_pairs, halves, low, high);
+  for (guint i = 0; i < n_keys; i++, keys += head_dim)
+    turn_row (keys, F32, head_dim, n_pairs, halves, low[i], high[i], keys, F32);
+}
+
+static void
 read_row (const guint16 *row, guint head_dim, float *to)
 {
   f16_to_f32 (row, to, head_dim);
@@ -810,6 +834,7 @@ static const LycheeCpuKernels q8_0 = {
   .attend_gather = attend_gather_q8,
   .dot_rows = dot_rows_q8,
   .sum_rows = sum_rows_q8,
+  .turn_rows = turn_rows_q8,
   .read_row = read_row_q8,
   .write_row = lychee_q8_encode,
 };
@@ -821,6 +846,7 @@ const LycheeCpuKernels V_KERNELS = {
   .attend_gather = attend_gather,
   .dot_rows = dot_rows,
   .sum_rows = sum_rows,
+  .turn_rows = turn_rows,
   .read_row = read_row,
   .write_row = write_row,
 };

@@ -54,8 +54,8 @@ struct _LycheeCpuKernels {
   const char *name; /* "generic", "avx2", "avx512", "neon" */
 
   /* The same where rows are of the form q8_0, for all that takes rows: attend, attend_gather,
-   * dot_rows, sum_rows, read_row, write_row; what is said of f16 rows below holds for these. NULL
-   * in those kernels themselves. */
+   * dot_rows, sum_rows, turn_rows, read_row, write_row; what is said of f16 rows below holds for
+   * these. NULL in those kernels themselves. */
   const LycheeCpuKernels *q8_0;
 
   /* Exact attention over @n_keys consecutive rows: key i at k + i * head_dim, value i at v + i *
@@ -127,9 +127,13 @@ struct _LycheeCpuKernels {
   void (*write_row) (const float *from, guint head_dim, guint16 *row);
 
   /* Rotary embedding in two steps: pairs of elements (i and i + n_pairs with @halves, else
-   * neighbours) of key k are turned by @low[k] and by @high[k], each [2][n_pairs] cosines and
-   * sines. At most 128 pairs. */
-  void (*turn_keys) (float *keys, guint n, guint head_dim, guint n_pairs, gboolean halves,
+   * neighbours) of row or key k are turned by @low[k] and by @high[k], each [2][n] cosines and
+   * sines. With @halves n is n_pairs; else it is 2 n_pairs: each number twice, the sine of the
+   * first of a pair negative. At most 128 pairs. turn_rows writes half floats [n_rows][head_dim];
+   * @keys are [n_keys][head_dim]. */
+  void (*turn_rows) (const guint16 *const *rows, guint n_rows, guint head_dim, guint n_pairs,
+      gboolean halves, const float *const *low, const float *const *high, guint16 *to);
+  void (*turn_keys) (float *keys, guint n_keys, guint head_dim, guint n_pairs, gboolean halves,
       const float *const *low, const float *const *high);
 
   void (*f32_to_f16) (const float *from, guint16 *to, gsize n); /* round to nearest even */

@@ -98,6 +98,13 @@ v_max (VF a, VF b)
   return _mm512_max_ps (a, b);
 }
 
+/* Neighbours in each other's place. */
+static inline VF
+v_swap (VF a)
+{
+  return _mm512_permute_ps (a, 0xb1);
+}
+
 static inline VF
 v_sqrt (VF a)
 {

@@ -130,6 +130,13 @@ v_max (VF a, VF b)
   return v_select ((VI) (a > b), a, b);
 }
 
+/* Neighbours in each other's place. */
+static inline VF
+v_swap (VF a)
+{
+  return V_SHUFFLE (a, a, 1, 0, 3, 2);
+}
+
 static inline VF
 v_sqrt (VF a)
 {

@@ -99,6 +99,13 @@ v_max (VF a, VF b)
   return vbslq_f32 (vcgtq_f32 (a, b), a, b);
 }
 
+/* Neighbours in each other's place. */
+static inline VF
+v_swap (VF a)
+{
+  return vrev64q_f32 (a);
+}
+
 static inline VF
 v_sqrt (VF a)
 {

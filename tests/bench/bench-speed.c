@@ -135,6 +135,8 @@ decode_at (Bench *bench, LycheeModel *model, LycheeExecutor *executor, const Dec
   LycheeAttentionStats stats, total = { 0 };
 
   lychee_cache_set_packed (cache, run_what->packed);
+  if (run_what->packed && depth > lychee_model_get_n_context (model))
+    lychee_cache_set_bare (cache, G_MAXUINT);
   bench_set_cache_type (cache, run_what->cache_type);
   for (guint i = 0; i < N_PARTS; i++)
     times[i] = g_new (double, n);
