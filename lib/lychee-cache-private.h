@@ -15,6 +15,9 @@ G_BEGIN_DECLS
  * page holds are one run, and a key's value lies a fixed distance behind it. Local layers whose
  * rows are let go behind their window have pages of their own. */
 
+/* Bytes of memory that a page takes whose rows are of @bytes. */
+gsize lychee_cache_page_memory (gsize bytes);
+
 /* The rows of a layer and KV head. Valid as long as the cache is, for tokens that are reserved. */
 void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows);
 
@@ -94,6 +97,9 @@ guint lychee_cache_get_rope_context (LycheeCache *cache);
  * there are more than the model was trained for. Forks are the same. */
 void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
 gboolean lychee_cache_get_packed (LycheeCache *cache);
+/* Takes that back: positions are absolute, of at most @max_tokens. Only while keys were not turned
+ * back. */
+void lychee_cache_keep_absolute (LycheeCache *cache, guint max_tokens);
 /* Turns back all keys but those of @local layers [n_layers] (nullable), which @packed says how to.
  * FALSE with NO_MEMORY, which can only be where forks share pages: nothing has changed then.
  * Belongs to the appending thread. Only emptying the cache undoes it. */

@@ -343,12 +343,13 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:max-context:
    *
-   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for
-   * (see "positions").
+   * Tokens of prompt, transcript and answer together; 0: what memory has room for, or with absolute
+   * "positions" as many as the model was trained for. For more than these YaRN stretches absolute
+   * positions.
    */
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
-      "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
-      "for more, YaRN stretches its positions",
+      "Tokens of prompt, transcript and answer together; 0: what memory has room for, or with "
+      "absolute positions as many as the model was trained for; for more, YaRN stretches these",
       0, 1u << 24, 0, flags);
   /**
    * LycheeSession:max-memory:
@@ -416,12 +417,14 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:positions:
    *
-   * Absolute, or packed: for transcripts of any length, whatever the model was trained for. With
-   * packed positions, max-context 0 is a million tokens, and memory is the limit.
+   * Absolute, or packed: for transcripts of any length, whatever the model was trained for. "auto"
+   * is packed where "max-context" is not given and the processor computes; once the session is
+   * made the property says which it is. With packed positions, max-context 0 is a million tokens,
+   * and memory is the limit.
    */
   props[PROP_POSITIONS] = g_param_spec_enum ("positions", "Positions",
       "Absolute, or packed: for transcripts of any length, whatever the model was trained for",
-      LYCHEE_TYPE_POSITIONS, LYCHEE_POSITIONS_ABSOLUTE, flags);
+      LYCHEE_TYPE_POSITIONS, LYCHEE_POSITIONS_AUTO, flags);
   /**
    * LycheeSession:cache-type:
    *
@@ -626,11 +629,16 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  * * `backend` (`s`): what computes, for people; empty before anything was computed; `backend-note`
  *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
- * * `cache-bytes`, `index-bytes` (`t`)
+ * * `cache-bytes`, `index-bytes` (`t`): what keys and values, and the index over them, take by now;
+ *   `buffer-bytes` (`t`): what reading and answering compute in. That is the session's memory but
+ * for the chunks' texts; the model's weights, and some megabytes that are computed in by all in
+ * turn, are shared by all sessions of a model
  * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
  *   (`t`): of the deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
- *   by how much YaRN stretches the model's positions for it, 1: not at all
+ *   by how much YaRN stretches the model's positions for it, 1: not at all; `positions` (`s`):
+ *   "absolute" or "packed"; `packed` (`b`): there is more than the model was trained for, and what
+ *   is read of it has packed positions
  * * `memory-weights`, `memory-cache`, `memory-index` (`t`): bytes that a full context will take;
  *   `memory-available` (`t`): what there was when the session was made
  * * of all answers and chunks, where a query is one token, layer and KV head: `dense-queries`,
@@ -655,9 +663,11 @@ lychee_session_get_stats (LycheeSession *session)
   LycheeAttentionStats stats;
   LycheeIndexStats index;
   const char *backend, *note;
+  guint64 buffers;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  buffers = session->buffer_bytes;
   note = session->backend ? lychee_backend_get_note (session->backend) : NULL;
   backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
@@ -674,6 +684,10 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (&b, "{sv}", "stretch",
       g_variant_new_double (
           lychee_model_get_stretch (session->model, lychee_cache_get_rope_context (cache))));
+  g_variant_builder_add (&b, "{sv}", "positions",
+      g_variant_new_string (lychee_cache_get_packed (cache) ? "packed" : "absolute"));
+  g_variant_builder_add (
+      &b, "{sv}", "packed", g_variant_new_boolean (lychee_cache_is_bare (cache)));
   g_variant_builder_add (
       &b, "{sv}", "memory-weights", g_variant_new_uint64 (session->need.weights));
   g_variant_builder_add (&b, "{sv}", "memory-cache", g_variant_new_uint64 (session->need.cache));
@@ -686,6 +700,7 @@ lychee_session_get_stats (LycheeSession *session)
       &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (cache)));
   g_variant_builder_add (
       &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
+  g_variant_builder_add (&b, "{sv}", "buffer-bytes", g_variant_new_uint64 (buffers));
   lychee_cache_describe_index (cache, &index);
   g_variant_builder_add (&b, "{sv}", "index-leaves", g_variant_new_uint64 (index.n_leaves));
   g_variant_builder_add (&b, "{sv}", "index-coarse", g_variant_new_uint64 (index.n_coarse));
@@ -724,9 +739,11 @@ void
 lychee_session_collect_stats (LycheeSession *s, LycheeWorker *worker)
 {
   LycheeAttentionStats stats;
+  gssize more = lychee_worker_take_bytes (worker);
 
   lychee_worker_take_stats (worker, &stats);
   g_mutex_lock (&s->lock);
+  s->buffer_bytes += more;
   lychee_attention_add_stats (&s->stats, &stats);
   g_mutex_unlock (&s->lock);
 }
@@ -752,6 +769,15 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
   return TRUE;
 }
 
+/* Whether its positions cannot be absolute: they were asked for, or there is more already than the
+ * model was trained for. */
+static gboolean
+needs_packed (LycheeSession *s, LycheeCache *cache)
+{
+  return lychee_cache_get_packed (cache) &&
+         (s->positions == LYCHEE_POSITIONS_PACKED || lychee_cache_is_bare (cache));
+}
+
 static gboolean
 open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
@@ -765,9 +791,12 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
   g_mutex_lock (&s->lock);
   if (!s->backend)
     s->backend = lychee_backend_new (type, s->model, s->threads, s->cuda_device,
-        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN,
-        lychee_cache_get_packed (cache), error);
+        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN, needs_packed (s, cache),
+        error);
   ok = s->backend != NULL;
+  if (ok && lychee_cache_get_packed (cache) &&
+      lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA && !needs_packed (s, cache))
+    lychee_cache_keep_absolute (cache, lychee_model_get_n_context (s->model));
   /* One that was loaded after another one was computed. */
   if (ok && lychee_cache_get_packed (cache) &&
       lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA) {
