@@ -240,6 +240,7 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
 {
   LycheeSession *s = LYCHEE_SESSION (object);
 
+  g_mutex_lock (&s->lock); /* loading in another thread replaces some */
   switch (id) {
   case PROP_MODEL:
     g_value_set_object (value, s->model);
@@ -297,13 +298,12 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_BEAM:
   case PROP_REST:
   case PROP_AUDIT:
-    g_mutex_lock (&s->lock);
     get_attention (&s->attention, id, value);
-    g_mutex_unlock (&s->lock);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
+  g_mutex_unlock (&s->lock);
 }
 
 static void
