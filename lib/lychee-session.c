@@ -781,7 +781,6 @@ needs_packed (LycheeSession *s, LycheeCache *cache)
 static gboolean
 open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
   LycheeBackendType type = s->backend_type;
   gboolean ok;
 
@@ -790,9 +789,8 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
     type = LYCHEE_BACKEND_CPU;
   g_mutex_lock (&s->lock);
   if (!s->backend)
-    s->backend = lychee_backend_new (type, s->model, s->threads, s->cuda_device,
-        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN, needs_packed (s, cache),
-        error);
+    s->backend = lychee_backend_new (
+        type, s->model, s->threads, s->cuda_device, needs_packed (s, cache), error);
   ok = s->backend != NULL;
   if (ok && lychee_cache_get_packed (cache) &&
       lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA && !needs_packed (s, cache))

@@ -55,7 +55,7 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   GST_DEBUG_OBJECT (
       self, "%s allocator", allocator != NULL ? "takes downstream's" : "makes its own");
   gst_clear_object (&self->allocator);
-  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new ();
+  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new (NULL);
   return ret;
 }
 
