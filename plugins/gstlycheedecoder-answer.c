@@ -21,6 +21,7 @@ push_piece (const char *text, gpointer user_data)
 {
   Answering *answering = user_data;
 
+  GST_TRACE ("answer %s: “%s”", lychee_job_get_ask (answering->job)->id, text);
   if (!lychee_job_goes_on (answering->job))
     return FALSE;
   lychee_answer_writer_push (answering->writer, text);
@@ -256,7 +257,8 @@ renew_snapshot (LycheeAsk *ask, gpointer self)
   g_autoptr (GError) error = NULL;
 
   if (!take_snapshot (self, ask, &error))
-    GST_INFO_OBJECT (self, "%s", error->message);
+    GST_WARNING_OBJECT (
+        self, "answer %s goes by what was read before: %s", ask->id, error->message);
 }
 
 /* Who sent a `lychee-drain`, among its fields. */
@@ -336,7 +338,10 @@ gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStr
 guint
 gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id)
 {
-  return lychee_answer_queue_cancel (self->queue, id);
+  guint n = lychee_answer_queue_cancel (self->queue, id);
+
+  GST_DEBUG_OBJECT (self, "cancelled %u answers (%s)", n, id != NULL ? id : "all");
+  return n;
 }
 
 gboolean
