@@ -34,6 +34,22 @@ put_buffer (GstBuffer *buffer, gpointer job)
   lychee_job_put (job, buffer);
 }
 
+static void
+set_array (GstStructure *structure, const char *key, GVariant *numbers)
+{
+  GValue array = G_VALUE_INIT, value = G_VALUE_INIT;
+  gsize n;
+  const guint64 *number = g_variant_get_fixed_array (numbers, &n, sizeof *number);
+
+  g_value_init (&array, GST_TYPE_ARRAY);
+  g_value_init (&value, G_TYPE_UINT64);
+  for (gsize i = 0; i < n; i++) {
+    g_value_set_uint64 (&value, number[i]);
+    gst_value_array_append_value (&array, &value);
+  }
+  gst_structure_take_value (structure, key, &array);
+}
+
 /* Counts an answer; of one that was made, what it cost is the last answer's figures. */
 static void
 note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSession *session)
@@ -65,6 +81,8 @@ note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSess
         gst_structure_set (last, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
       else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
         gst_structure_set (last, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
+      else if (g_variant_is_of_type (entry, G_VARIANT_TYPE ("at")))
+        set_array (last, key, entry);
     }
     g_variant_unref (attention);
   }
