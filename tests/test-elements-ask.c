@@ -479,6 +479,7 @@ test_cancel (void)
   g_assert_cmpuint (cancel (&chain, NULL), ==, 2);
   for (guint i = 0; i < 2; i++)
     gst_message_unref (wait_answer (&chain, NULL, "cancelled"));
+  test_hold_release (&hold);
   end (&chain);
   test_hold_clear (&hold);
   test_chain_clear (&chain);
