@@ -55,6 +55,18 @@ lychee_cache_new_like (LycheeCache *cache, guint max_tokens)
   return like;
 }
 
+LycheeCache *
+lychee_cache_new_beside (LycheeCache *cache, guint max_tokens)
+{
+  LycheeCache *beside =
+      lychee_cache_new (cache->n_layers, cache->n_kv_heads, cache->head_dim, max_tokens, 0);
+
+  lychee_cache_copy_form (cache, beside);
+  lychee_cache_budget_unref (beside->budget);
+  beside->budget = lychee_cache_budget_ref (cache->budget);
+  return beside;
+}
+
 void
 lychee_cache_copy_form (LycheeCache *from, LycheeCache *to)
 {

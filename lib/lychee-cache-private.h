@@ -15,6 +15,9 @@ G_BEGIN_DECLS
  * page holds are one run, and a key's value lies a fixed distance behind it. Local layers whose
  * rows are let go behind their window have pages of their own. */
 
+/* Bytes of memory that a page takes whose rows are of @bytes. */
+gsize lychee_cache_page_memory (gsize bytes);
+
 /* The rows of a layer and KV head. Valid as long as the cache is, for tokens that are reserved. */
 void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows);
 
@@ -82,6 +85,9 @@ guint lychee_cache_get_local_tokens (guint window, guint n);
 /* An empty cache of the same form, whose local layers keep all their rows: for
  * lychee_cache_forget (). */
 LycheeCache *lychee_cache_new_like (LycheeCache *cache, guint max_tokens);
+/* An empty cache of the same form, whose memory is of what @cache and its forks may use together.
+ */
+LycheeCache *lychee_cache_new_beside (LycheeCache *cache, guint max_tokens);
 
 /* The context that its keys are rotated for, 0: as the model was trained (see
  * lychee_model_get_stretch ()). Forks have the same. Only while the cache is empty. */

@@ -604,6 +604,47 @@ lychee_chunker_drain (LycheeChunker *chunker, GPtrArray *chunks)
 }
 
 /**
+ * lychee_chunker_hasten:
+ * @chunker: a chunker
+ * @n_tokens: how many of the open tokens must not wait any longer
+ * @chunks: (element-type LycheeChunk): where the chunks are appended (transfer full)
+ *
+ * Closes chunks until the first @n_tokens open tokens are in one. Each ends at the best place that
+ * there is up to now; the rest stays open, and what is said about its places may yet change. Where
+ * these are all, as lychee_chunker_drain(): nothing was said for a while.
+ */
+void
+lychee_chunker_hasten (LycheeChunker *chunker, guint n_tokens, GPtrArray *chunks)
+{
+  guint max, min, n_left, n_settled;
+
+  g_return_if_fail (LYCHEE_IS_CHUNKER (chunker));
+  g_return_if_fail (chunks != NULL);
+
+  if (n_tokens >= chunker->tokens->len && chunker->n_partial == 0) {
+    close_all (chunker, LYCHEE_BOUNDARY_END, chunks);
+    return;
+  }
+  max = chunker->max_tokens;
+  min = MIN (chunker->min_tokens, max);
+  n_left = chunker->tokens->len - MIN (n_tokens, chunker->tokens->len);
+  n_settled = chunker->n_settled;
+  for (guint i = n_settled; i < chunker->tokens->len; i++)
+    settle_place (chunker, i);
+  while (chunker->tokens->len > n_left) {
+    /* Of the last place it is not known what it is before more is said. */
+    guint n_known = chunker->tokens->len - 1;
+    guint n = find_end (chunker, min, MIN (n_known, max));
+
+    if (n == 0)
+      n = n_known >= min ? find_best (chunker, min, MIN (n_known, max)) : n_known + 1;
+    close_before (chunker, n, chunks);
+    n_settled -= MIN (n, n_settled);
+  }
+  chunker->n_settled = n_settled;
+}
+
+/**
  * lychee_chunker_reset:
  * @chunker: a chunker
  *

@@ -29,6 +29,7 @@ struct _LycheeQuestion {
   char **stop;
   char *language;
   guint evidence;
+  double contrast;
 };
 
 enum {
@@ -42,6 +43,7 @@ enum {
   PROP_STOP,
   PROP_LANGUAGE,
   PROP_EVIDENCE,
+  PROP_CONTRAST,
   N_PROPS
 };
 
@@ -102,6 +104,9 @@ lychee_question_set_property (GObject *object, guint id, const GValue *value, GP
   case PROP_EVIDENCE:
     lychee_question_set_evidence (q, g_value_get_uint (value));
     break;
+  case PROP_CONTRAST:
+    lychee_question_set_contrast (q, g_value_get_double (value));
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -139,6 +144,9 @@ lychee_question_get_property (GObject *object, guint id, GValue *value, GParamSp
     break;
   case PROP_EVIDENCE:
     g_value_set_uint (value, q->evidence);
+    break;
+  case PROP_CONTRAST:
+    g_value_set_double (value, q->contrast);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -227,6 +235,19 @@ lychee_question_class_init (LycheeQuestionClass *klass)
    */
   props[PROP_EVIDENCE] = g_param_spec_uint ("evidence", "Evidence",
       "Pieces of evidence that the answer is to have", 0, G_MAXUINT, DEFAULT_EVIDENCE, flags);
+  /**
+   * LycheeQuestion:contrast:
+   *
+   * How much of what the model would have said without the transcript counts against it; 0:
+   * nothing. Each token's logit is raised by so many times the difference of its log probabilities
+   * with the transcript and without (context-aware decoding, arXiv 2305.14739). What is invented is
+   * as likely without the transcript, what was said is not: answers keep closer to it. The model
+   * computes each token twice, the second time over the question alone. Where max-memory leaves no
+   * room for that, the answer goes without.
+   */
+  props[PROP_CONTRAST] = g_param_spec_double ("contrast", "Contrast",
+      "How much what the model would say without the transcript counts against it; 0: nothing", 0,
+      10, 0, flags);
   g_object_class_install_properties (object, N_PROPS, props);
 
   /**
@@ -293,7 +314,7 @@ lychee_question_copy (LycheeQuestion *question)
   copy = g_object_new (LYCHEE_TYPE_QUESTION, "prompt", question->prompt, "system-prompt",
       question->system_prompt, "from", question->from, "to", question->to, "max-tokens",
       question->max_tokens, "sampler", sampler, "stop", question->stop, "language",
-      question->language, "evidence", question->evidence, NULL);
+      question->language, "evidence", question->evidence, "contrast", question->contrast, NULL);
   lychee_question_set_tokens (copy, question->from_token, question->to_token);
   return copy;
 }
@@ -581,4 +602,38 @@ lychee_question_get_evidence (LycheeQuestion *question)
 {
   g_return_val_if_fail (LYCHEE_IS_QUESTION (question), 0);
   return question->evidence;
+}
+
+/**
+ * lychee_question_set_contrast:
+ * @question: a question
+ * @contrast: 0 to 10; 0: none
+ *
+ * Sets [property@Question:contrast].
+ */
+void
+lychee_question_set_contrast (LycheeQuestion *question, double contrast)
+{
+  g_return_if_fail (LYCHEE_IS_QUESTION (question));
+  g_return_if_fail (contrast >= 0 && contrast <= 10);
+
+  if (question->contrast == contrast)
+    return;
+  question->contrast = contrast;
+  g_object_notify_by_pspec (G_OBJECT (question), props[PROP_CONTRAST]);
+}
+
+/**
+ * lychee_question_get_contrast:
+ * @question: a question
+ *
+ * Gets how much of what the model would have said without the transcript counts against it.
+ *
+ * Returns: 0 to 10
+ */
+double
+lychee_question_get_contrast (LycheeQuestion *question)
+{
+  g_return_val_if_fail (LYCHEE_IS_QUESTION (question), 0);
+  return question->contrast;
 }

@@ -29,5 +29,9 @@ LYCHEE_API void lychee_question_set_language (LycheeQuestion *question, const ch
 LYCHEE_API const char *lychee_question_get_language (LycheeQuestion *question);
 LYCHEE_API void lychee_question_set_evidence (LycheeQuestion *question, guint evidence);
 LYCHEE_API guint lychee_question_get_evidence (LycheeQuestion *question);
+LYCHEE_API
+void lychee_question_set_contrast (LycheeQuestion *question, double contrast);
+LYCHEE_API
+double lychee_question_get_contrast (LycheeQuestion *question);
 
 G_END_DECLS

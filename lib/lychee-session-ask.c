@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What answers from it. */
 #include "lychee-answer-private.h"
+#include "lychee-contrast.h"
 #include "lychee-evidence.h"
 #include "lychee-question-private.h"
 #include "lychee-session-private.h"
@@ -178,6 +179,7 @@ typedef struct {
   LycheeAnswer *answer;
   GCancellable *cancellable;
   LycheeEvidenceFinder *finder; /* (nullable) */
+  LycheeContrast *contrast;     /* (nullable) */
   guint n_evidence;
   LycheeQuestion *watched;
   LycheeProgressFunc progress;
@@ -230,6 +232,46 @@ count_own (const GArray *ids, const GArray *others)
   return ids->len - n;
 }
 
+/* Whether @local is only that there is no memory for a contrast: the answer goes on without. */
+static gboolean
+drop_contrast (Asking *a, GError *local, GError **error)
+{
+  g_clear_pointer (&a->contrast, lychee_contrast_free);
+  if (!g_error_matches (local, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY)) {
+    g_propagate_error (error, local);
+    return FALSE;
+  }
+  g_error_free (local);
+  return TRUE;
+}
+
+/* Computes @said with and without the transcript, and chooses what follows it. When there is no
+ * memory for both, the contrast is gone, and @id is left as it is. */
+static gboolean
+choose_by_contrast (Asking *a, gint32 said, gint32 *id, GError **error)
+{
+  const float *logits;
+  GError *local = NULL;
+
+  /* The contrast first: where it has no memory the tail is as before. */
+  if (!lychee_contrast_follow (a->contrast, said, a->cancellable, &local) ||
+      !lychee_worker_run (
+          a->worker, a->tail, &said, 1, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, &local))
+    return drop_contrast (a, local, error);
+  *id = lychee_sampler_sample (a->sampler, lychee_contrast_apply (a->contrast, logits),
+      lychee_model_get_n_vocab (a->session->model));
+  return TRUE;
+}
+
+static gboolean
+choose_next (Asking *a, gint32 said, gint32 *id, GError **error)
+{
+  if (a->contrast && !choose_by_contrast (a, said, id, error))
+    return FALSE;
+  return a->contrast || lychee_worker_run_choosing (
+                            a->worker, a->tail, &said, 1, a->sampler, id, a->cancellable, error);
+}
+
 /* Generates until the model, the limits, the caller or an error ends it. */
 static gboolean
 generate (Asking *a, const float *logits, GError **error)
@@ -245,10 +287,11 @@ generate (Asking *a, const float *logits, GError **error)
   gint32 id;
 
   tell_progress (a);
+  if (a->contrast)
+    logits = lychee_contrast_apply (a->contrast, logits);
   id = lychee_sampler_sample (a->sampler, logits, n_vocab);
   lychee_worker_set_options (a->worker, &options);
   for (;;) {
-    gint32 said = id;
     gsize had = text->len;
     gboolean looked_at;
 
@@ -285,8 +328,7 @@ generate (Asking *a, const float *logits, GError **error)
     }
     looked_at = answer->answer_tokens % LYCHEE_EVIDENCE_STEP == 1;
     lychee_worker_pause_weights (a->worker, !a->finder || !looked_at);
-    if (!lychee_worker_run_choosing (
-            a->worker, a->tail, &said, 1, a->sampler, &id, a->cancellable, error))
+    if (!choose_next (a, id, &id, error))
       return FALSE;
     if (looked_at)
       tell_progress (a);
@@ -421,13 +463,28 @@ watch_nothing (Asking *a, const GArray *ids, guint n, GError **error)
   return FALSE;
 }
 
+/* Reads the question without the transcript. */
+static gboolean
+begin_contrast (Asking *a, LycheeWorker *worker, const GArray *ids, double strength, GError **error)
+{
+  guint room = lychee_cache_get_max_tokens (a->tail) - lychee_cache_get_n_held (a->tail);
+  guint n_more = a->max_tokens > 0 ? MIN (a->max_tokens, room) : room;
+  GError *local = NULL;
+
+  a->contrast = lychee_contrast_new (a->session, worker, a->tail, (const gint32 *) ids->data,
+      ids->len, n_more, strength, a->cancellable, &local);
+  return a->contrast || drop_contrast (a, local, error);
+}
+
 /* Answers, over a fork of its own. */
 static gboolean
 answer_question (Asking *a, LycheeQuestion *question, GError **error)
 {
   g_autofree char *prompt = write_prompt (question);
   g_autoptr (LycheeEvidenceFinder) finder = NULL;
+  g_autoptr (LycheeWorker) bare = NULL;
   g_autoptr (GArray) ids = NULL, nothing = NULL;
+  double strength = lychee_question_get_contrast (question);
   guint n_evidence = lychee_question_get_evidence (question), n;
   const float *logits = NULL;
   guint64 left_out, forgotten;
@@ -460,7 +517,12 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
                  ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error);
   if (ok && a->finder)
     lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
+  if (ok && strength > 0)
+    ok = (bare = take_worker (a->session, error)) && begin_contrast (a, bare, ids, strength, error);
   ok = ok && generate (a, logits, error);
+  g_clear_pointer (&a->contrast, lychee_contrast_free);
+  if (bare)
+    give_worker (a->session, g_steal_pointer (&bare));
   if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) &&
       lychee_worker_collect_weights (a->worker, NULL))
     lychee_evidence_finder_get (finder, n_evidence, a->answer->evidence);

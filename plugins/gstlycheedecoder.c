@@ -79,7 +79,8 @@ static const char *const settings_names[] = { "template", "threads", "backend", 
 static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "min-p",
   "repetition-penalty", "seed", NULL };
 
-static const char *const question_names[] = { "system-prompt", "language", "evidence", NULL };
+static const char *const question_names[] = { "system-prompt", "language", "evidence", "contrast",
+  NULL };
 
 enum {
   PROP_0,

@@ -592,10 +592,10 @@ test_behind (gconstpointer data)
   gst_harness_set_live (chain.harness, live);
   gst_harness_set_upstream_latency (chain.harness, 2 * GST_SECOND);
   gst_harness_set_src_caps_str (chain.harness, TEST_TEXT_CAPS);
-  /* Said in time, late, and in time again. */
+  /* Said in time, late, and in time again; words may wait for 5.5 s before they are read. */
   for (guint i = 0; i < 30; i++) {
-    gst_harness_set_time (chain.harness, (i + (i < 10 ? 1 : i < 20 ? 10 : 11)) * GST_SECOND);
-    test_chain_say_much (&chain, i >= 20 ? i + 10 : i, 1);
+    gst_harness_set_time (chain.harness, (i + (i < 10 ? 1 : i < 20 ? 15 : 16)) * GST_SECOND);
+    test_chain_say_much (&chain, i >= 20 ? i + 15 : i, 1);
     while ((message = test_pop (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
       if (gst_message_has_name (message, "lychee-behind")) {
         g_assert_true (
