@@ -626,19 +626,13 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  * * `backend` (`s`): what computes, for people; empty before anything was computed; `backend-note`
  *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
-<<<<<<< HEAD
- * * `cache-bytes`, `index-bytes` (`t`)
- * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads;
- *   `index-coarse-of-layers` (`at`): each layer's, 0 where it has none; `index-depth` (`t`): of the
- *   deepest
-=======
  * * `cache-bytes`, `index-bytes` (`t`): what keys and values, and the index over them, take by now;
  *   `buffer-bytes` (`t`): what reading and answering compute in. That is the session's memory but
  * for the chunks' texts; the model's weights, and some megabytes that are computed in by all in
  * turn, are shared by all sessions of a model
- * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
- *   (`t`): of the deepest
->>>>>>> main
+ * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads;
+ *   `index-coarse-of-layers` (`at`): each layer's, 0 where it has none; `index-depth` (`t`): of the
+ *   deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
  *   by how much YaRN stretches the model's positions for it, 1: not at all
  * * `memory-weights`, `memory-cache`, `memory-index` (`t`): bytes that a full context will take;
