@@ -329,7 +329,6 @@ gst_lychee_decoder_init (GstLycheeDecoder *self)
   self->summary_prompt = g_strdup (DEFAULT_SUMMARY_PROMPT);
   self->max_answers = DEFAULT_MAX_ANSWERS;
   lychee_settings_init (&self->settings, PROP_SETTINGS, settings_names);
-  self->allocator = lychee_kv_allocator_new ();
   self->start = GST_CLOCK_TIME_NONE;
   lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
 
@@ -553,6 +552,7 @@ gst_lychee_decoder_change_state (GstElement *element, GstStateChange transition)
     self->n_asked = 0;
     GST_OBJECT_UNLOCK (self);
     g_clear_pointer (&self->summary, lychee_ask_unref);
+    gst_clear_object (&self->allocator);
     lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
     self->flushed = FALSE;
   }

@@ -55,7 +55,7 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   GST_DEBUG_OBJECT (
       self, "%s allocator", allocator != NULL ? "takes downstream's" : "makes its own");
   gst_clear_object (&self->allocator);
-  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new ();
+  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new (NULL);
   return ret;
 }
 
@@ -287,6 +287,9 @@ push_resumed (GstLycheeIndexer *self)
   g_autoptr (LycheeChunk) last =
       lychee_cache_get_chunk (cache, lychee_cache_get_n_chunks (cache) - 1, NULL);
 
+  /* At the end of a stream that said nothing. */
+  if (gst_pad_check_reconfigure (self->srcpad) && !gst_lychee_indexer_negotiate (self))
+    return GST_FLOW_NOT_NEGOTIATED;
   self->resumed = FALSE;
   return push_view (self, last);
 }

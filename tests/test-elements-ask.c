@@ -421,7 +421,9 @@ test_failure (void)
 
   for (guint i = 0; i < 1000; i++)
     g_string_append (question, "Who said what? ");
-  test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
+  test_chain_init (&chain,
+      READ "max-context=1024 ! lycheedecoder name=d model=MODEL prompt=\"\" max-tokens=20",
+      TEST_TEXT_CAPS);
   test_chain_say_much (&chain, 0, 5);
   settle (&chain, 5);
   g_free (ask (&chain, question->str, NULL));

@@ -649,78 +649,6 @@ test_allocator (gconstpointer data)
   gst_object_unref (allocator);
 }
 
-/* How much a chain read that says @n lines after @first, with its session kept in @path. */
-static guint64
-read_with_location (const char *path, guint first, guint n, gboolean eos, guint64 *first_tokens)
-{
-  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
-  guint64 tokens = 0;
-  GstBuffer *buffer;
-  Chain chain;
-
-  test_chain_init (&chain, description, TEST_TEXT_CAPS);
-  if (n > 0)
-    test_chain_say_much (&chain, first, n);
-  if (eos)
-    gst_harness_push_event (chain.harness, gst_event_new_eos ());
-  *first_tokens = 0;
-  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
-    tokens = test_kv_meta (buffer)->transcript_tokens;
-    if (*first_tokens == 0)
-      *first_tokens = tokens;
-    gst_buffer_unref (buffer);
-  }
-  test_chain_clear (&chain);
-  return tokens;
-}
-
-/* A pipeline goes on where another one stopped, at its end or before; one that says nothing more
- * tells what there is. */
-static void
-test_location (void)
-{
-  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
-  g_autofree char *path = g_build_filename (dir, "session", NULL);
-  guint64 first, saved, more;
-
-  saved = read_with_location (path, 0, 6, TRUE, &first);
-  g_assert_cmpuint (saved, >, 50);
-  g_assert_cmpuint (first, <, saved);
-  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, saved);
-  g_assert_cmpuint (first, ==, saved);
-  more = read_with_location (path, 6, 6, FALSE, &first);
-  g_assert_cmpuint (first, ==, saved);
-  g_assert_cmpuint (more, >, saved);
-  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, more);
-  g_unlink (path);
-  g_rmdir (dir);
-}
-
-/* What is no session stays as it is, and is an error. */
-static void
-test_location_damaged (void)
-{
-  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
-  g_autofree char *path = g_build_filename (dir, "session", NULL);
-  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
-  g_autofree char *text = NULL;
-  GstFlowReturn ret = GST_FLOW_OK;
-  Chain chain;
-
-  g_assert_true (g_file_set_contents (path, "My notes.", -1, NULL));
-  test_chain_init (&chain, description, TEST_TEXT_CAPS);
-  for (guint i = 0; i < 40 && ret == GST_FLOW_OK; i++)
-    ret = test_chain_say (&chain, "This is a line of the talk.", i);
-  g_assert_cmpint (ret, !=, GST_FLOW_OK);
-  test_assert_error (
-      test_wait_error (chain.bus), GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_READ, path);
-  test_chain_clear (&chain);
-  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
-  g_assert_cmpstr (text, ==, "My notes.");
-  g_unlink (path);
-  g_rmdir (dir);
-}
-
 static void
 add_tests (void)
 {
@@ -749,8 +677,6 @@ add_tests (void)
   g_test_add_data_func ("/indexer/transcript/stream", "stream", test_new_transcript);
   g_test_add_data_func ("/indexer/transcript/eos", "eos", test_new_transcript);
   g_test_add_func ("/indexer/transcript/cut", test_cut);
-  g_test_add_func ("/indexer/location", test_location);
-  g_test_add_func ("/indexer/location/damaged", test_location_damaged);
   g_test_add_func ("/indexer/overflow/error", test_overflow_error);
   g_test_add_func ("/indexer/overflow/forget-oldest", test_overflow_forget);
   g_test_add_data_func ("/indexer/behind/live", "", test_behind);
