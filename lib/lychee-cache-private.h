@@ -58,8 +58,9 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 /* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
-/* Leaves and coarse nodes of all indexes, and the greatest depth. */
-void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum);
+/* Leaves and coarse nodes of all indexes, and the greatest depth; @n_coarse: (nullable): [n_layers]
+ * the coarse nodes of each. */
+void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum, guint64 *n_coarse);
 
 /* How keys and values are kept, f16 unless set. Only while the cache is empty; forks have the same.
  */

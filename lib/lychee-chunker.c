@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-chunk-private.h"
 #include "lychee-chunker.h"
 
 #include "lychee-drift.h"
@@ -282,6 +283,21 @@ keep_peak (LycheeChunker *chunker, float peak)
   chunker->closed_peaks[PEAK_TOKENS - 1] = peak;
 }
 
+/* Notes where token @i begins, if it is the first of a cue that begins later than the one before,
+ * which began at @before. A token that has bytes of both is the earlier one's. */
+static void
+note_part (LycheeChunker *chunker, guint i, guint64 before, const char *text, GArray *parts)
+{
+  const OpenToken *token = get_token (chunker, i);
+  LycheeChunkPart part = { token->pts, i, 0 };
+
+  if (before == LYCHEE_TIME_NONE || token->pts <= before)
+    return;
+  part.byte = get_token (chunker, i - 1)->end - chunker->start;
+  if (g_utf8_validate (text, part.byte, NULL))
+    g_array_append_val (parts, part);
+}
+
 /* Closes the first @n open tokens into a chunk. */
 static void
 close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray *chunks)
@@ -289,6 +305,8 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   gsize end = get_token (chunker, n - 1)->end;
   guint64 pts = LYCHEE_TIME_NONE, end_time = LYCHEE_TIME_NONE, duration = LYCHEE_TIME_NONE;
   g_autofree char *text = g_strndup (chunker->text->str + chunker->start, end - chunker->start);
+  g_autoptr (GArray) parts = g_array_new (FALSE, FALSE, sizeof (LycheeChunkPart));
+  guint64 last = LYCHEE_TIME_NONE;
   gsize keep;
 
   g_array_set_size (chunker->ids, 0);
@@ -301,6 +319,8 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
       continue;
     if (pts == LYCHEE_TIME_NONE)
       pts = token->pts;
+    note_part (chunker, i, last, text, parts);
+    last = token->pts;
     if (token->duration != LYCHEE_TIME_NONE) {
       guint64 token_end = token->duration < LYCHEE_TIME_NONE - token->pts
                               ? token->pts + token->duration
@@ -313,9 +333,10 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   if (end_time != LYCHEE_TIME_NONE)
     duration = end_time > pts ? end_time - pts : 0;
 
-  g_ptr_array_add (chunks, lychee_chunk_new ((const gint32 *) chunker->ids->data, n, text,
+  g_ptr_array_add (chunks, lychee_chunk_new_in_parts ((const gint32 *) chunker->ids->data, n, text,
                                get_token (chunker, n - 1)->speaker, pts, duration, boundary,
-                               get_token (chunker, n - 1)->drift, chunker->number++));
+                               get_token (chunker, n - 1)->drift, chunker->number++,
+                               (const LycheeChunkPart *) parts->data, parts->len));
 
   g_array_remove_range (chunker->tokens, 0, n);
   chunker->n_settled -= MIN (n, chunker->n_settled);

@@ -633,8 +633,9 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  *   `buffer-bytes` (`t`): what reading and answering compute in. That is the session's memory but
  * for the chunks' texts; the model's weights, and some megabytes that are computed in by all in
  * turn, are shared by all sessions of a model
- * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
- *   (`t`): of the deepest
+ * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads;
+ *   `index-coarse-of-layers` (`at`): each layer's, 0 where it has none; `index-depth` (`t`): of the
+ *   deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
  *   by how much YaRN stretches the model's positions for it, 1: not at all; `positions` (`s`):
  *   "absolute" or "packed"; `packed` (`b`): there is more than the model was trained for, and what
@@ -658,6 +659,7 @@ GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
   g_autoptr (LycheeCache) cache = lychee_session_ref_cache (session, NULL);
+  g_autofree guint64 *coarse = NULL;
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
@@ -701,9 +703,13 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (
       &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
   g_variant_builder_add (&b, "{sv}", "buffer-bytes", g_variant_new_uint64 (buffers));
-  lychee_cache_describe_index (cache, &index);
+  coarse = g_new (guint64, lychee_cache_get_n_layers (cache));
+  lychee_cache_describe_index (cache, &index, coarse);
   g_variant_builder_add (&b, "{sv}", "index-leaves", g_variant_new_uint64 (index.n_leaves));
   g_variant_builder_add (&b, "{sv}", "index-coarse", g_variant_new_uint64 (index.n_coarse));
+  g_variant_builder_add (&b, "{sv}", "index-coarse-of-layers",
+      g_variant_new_fixed_array (
+          G_VARIANT_TYPE_UINT64, coarse, lychee_cache_get_n_layers (cache), sizeof *coarse));
   g_variant_builder_add (&b, "{sv}", "index-depth", g_variant_new_uint64 (index.depth));
   add_seconds (&b, &stats);
   g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));

@@ -197,6 +197,7 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
 
   switch (GST_EVENT_TYPE (event)) {
   case GST_EVENT_FLUSH_START:
+    GST_DEBUG_OBJECT (self, "flush: all answers end");
     lychee_answer_queue_flush_start (self->queue, event);
     return GST_FLOW_OK;
   case GST_EVENT_FLUSH_STOP:

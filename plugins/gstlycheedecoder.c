@@ -245,7 +245,8 @@ install_output (GObjectClass *object_class)
    * `dense-fallbacks` (sparse was asked for and the transcript shorter than the budget),
    * `sparse-queries`, `rows-visible` (keys that dense attention would have read for these),
    * `rows-read`, `rows-estimated`, `nodes-scored`, `index-bytes`, `index-leaves`, `index-coarse`,
-   * `index-depth` (uint64); with #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`,
+   * `index-depth` (uint64), `index-coarse-of-layers` (an array of uint64, one a layer); with
+   * #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`,
    * and seconds of all threads in its parts, `seconds-upkeep`, `seconds-search`, `seconds-read`,
    * `seconds-rest`, `seconds-merge` (double).
    */

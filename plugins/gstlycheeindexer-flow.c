@@ -320,6 +320,10 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   } else if (ok) {
     tell_backend (self);
     note_chunk (self, chunk);
+    GST_LOG_OBJECT (self,
+        "chunk %" G_GUINT64_FORMAT ": %u tokens in %.1f ms, %" G_GUINT64_FORMAT " in all",
+        self->reading.chunks, chunk->n_ids, (g_get_monotonic_time () - begun) / 1e3,
+        self->reading.tokens);
     if (lychee_cache_get_n_chunks (cache) <= n_chunks)
       say_what_was_forgotten (self);
     lychee_reading_progress (&self->reading, GST_ELEMENT (self), self->sinkpad, FALSE);

@@ -24,6 +24,7 @@ post_session (GstLycheeIndexer *self)
   g_variant_lookup (stats, "memory-cache", "t", &cache);
   g_variant_lookup (stats, "memory-index", "t", &index);
   g_variant_lookup (stats, "memory-available", "t", &available);
+  GST_INFO_OBJECT (self, "a context of %u tokens, trained for %u", context, trained);
   gst_element_post_message (GST_ELEMENT (self),
       gst_message_new_element (GST_OBJECT (self),
           gst_structure_new ("lychee-session", "context", G_TYPE_UINT, context, "trained",

@@ -21,7 +21,6 @@ turn_round (GstElement *element, gpointer data)
 {
   Turn *turn = data;
 
-  GST_DEBUG_OBJECT (element, "%" GST_PTR_FORMAT, turn->event);
   gst_pad_send_event (turn->sinkpad, g_steal_pointer (&turn->event));
 }
 

@@ -3,7 +3,7 @@
 
 #include "lychee-element.h"
 
-GST_DEBUG_CATEGORY_STATIC (lychee_model_context_debug);
+GST_DEBUG_CATEGORY (lychee_model_context_debug);
 #define GST_CAT_DEFAULT lychee_model_context_debug
 
 /* One element at a time looks for a model, else two of them would find none and load it twice.

@@ -4,6 +4,9 @@
 #include "lychee-element.h"
 #include "lychee-model-context.h"
 
+GST_DEBUG_CATEGORY_EXTERN (lychee_model_context_debug);
+#define GST_CAT_DEFAULT lychee_model_context_debug
+
 struct _LycheeModelLoad {
   gatomicrefcount refs;
   char *path;
@@ -101,6 +104,7 @@ post_end (GstElement *element, LycheeModelLoad *load)
   if (load->model != NULL) {
     gst_element_post_message (element, gst_message_new_have_context (GST_OBJECT_CAST (element),
                                            lychee_model_load_new_context (load)));
+    GST_INFO_OBJECT (element, "loaded model %s", load->path);
     post_progress (element, GST_PROGRESS_TYPE_COMPLETE, "The model %s is loaded", load->path);
   } else {
     post_progress (element, GST_PROGRESS_TYPE_ERROR, "The model %s cannot be loaded", load->path);

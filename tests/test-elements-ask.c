@@ -473,11 +473,15 @@ test_cancel (void)
   test_hold_release (&hold);
   gst_message_unref (wait_answer (&chain, "5", "length"));
 
+  test_hold_clear (&hold);
+  test_hold_at (&hold, &chain, 1);
   g_free (ask (&chain, "What?", NULL));
   g_free (ask (&chain, "What?", NULL));
+  test_hold_wait (&hold);
   g_assert_cmpuint (cancel (&chain, NULL), ==, 2);
   for (guint i = 0; i < 2; i++)
     gst_message_unref (wait_answer (&chain, NULL, "cancelled"));
+  test_hold_release (&hold);
   end (&chain);
   test_hold_clear (&hold);
   test_chain_clear (&chain);

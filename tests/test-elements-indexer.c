@@ -461,15 +461,16 @@ test_cut (void)
   test_chain_clear (&chain);
 }
 
-/* Says three cues of four seconds from cue @first on, and ends them. */
-static void
-say_cues (Chain *chain, guint first)
-{
-  static const char *const cues[] = { "The first of us says that the harvest was late this year.",
-    "The second one answers that the rain came when nobody wanted it.",
-    "Then the third has to go, and asks for the minutes to be sent." };
+typedef struct {
+  const char *const *cues; /* [3], of four seconds each */
+  guint second;            /* sought */
+} CutInCue;
 
-  for (guint i = first; i < G_N_ELEMENTS (cues); i++)
+/* Says the cues from cue @first on, and ends them. */
+static void
+say_cues (Chain *chain, const char *const *cues, guint first)
+{
+  for (guint i = first; i < 3; i++)
     g_assert_cmpint (gst_harness_push (chain->harness,
                          test_text_buffer (cues[i], -1, 4 * i * GST_SECOND, 4 * GST_SECOND)),
         ==, GST_FLOW_OK);
@@ -503,17 +504,17 @@ pull_read_text (Chain *chain)
 static void
 test_cut_in_cue (gconstpointer data)
 {
-  guint second = GPOINTER_TO_UINT (data);
+  const CutInCue *cut = data;
   g_autofree char *expected = NULL;
   g_autofree char *text = NULL;
   Chain chain;
 
   test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
-  say_cues (&chain, 0);
+  say_cues (&chain, cut->cues, 0);
   expected = pull_read_text (&chain);
   test_chain_flush (&chain);
-  test_chain_segment (&chain, second * GST_SECOND);
-  say_cues (&chain, second / 4);
+  test_chain_segment (&chain, cut->second * GST_SECOND);
+  say_cues (&chain, cut->cues, cut->second / 4);
   text = pull_read_text (&chain);
   g_assert_cmpstr (text, ==, expected);
   test_chain_clear (&chain);
@@ -652,9 +653,24 @@ test_allocator (gconstpointer data)
 static void
 add_tests (void)
 {
-  g_test_add_data_func ("/indexer/cut-in-cue/begin", GUINT_TO_POINTER (4), test_cut_in_cue);
-  g_test_add_data_func ("/indexer/cut-in-cue/early", GUINT_TO_POINTER (5), test_cut_in_cue);
-  g_test_add_data_func ("/indexer/cut-in-cue/late", GUINT_TO_POINTER (7), test_cut_in_cue);
+  static const char *const sentences[] = {
+    "The first of us says that the harvest was late this year.",
+    "The second one answers that the rain came when nobody wanted it.",
+    "Then the third has to go, and asks for the minutes to be sent.",
+  };
+  /* As recognisers give it: chunks lie over two cues. */
+  static const char *const speech[] = { "the first of us says that the harvest", "no",
+    "and then the third has to go" };
+  static const guint seconds[] = { 4, 5, 7, 8, 11 };
+
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (seconds); i++) {
+    static CutInCue cuts[2 * G_N_ELEMENTS (seconds)];
+    g_autofree char *name = g_strdup_printf (
+        "/indexer/cut-in-cue/%s/%u", i % 2 ? "speech" : "sentences", seconds[i / 2]);
+
+    cuts[i] = (CutInCue){ i % 2 ? speech : sentences, seconds[i / 2] };
+    g_test_add_data_func (name, &cuts[i], test_cut_in_cue);
+  }
   g_test_add_data_func ("/indexer/caps/views", "(memory:LycheeKV)", test_caps);
   g_test_add_data_func ("/indexer/caps/plain", NULL, test_caps);
   g_test_add_func ("/indexer/views", test_views);
