@@ -370,10 +370,11 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:threads:
    *
-   * Threads that compute; 0: one for each processor core.
+   * Threads that compute; 0: as many as LYCHEE_THREADS says, or one for each processor core.
    */
   props[PROP_THREADS] = g_param_spec_uint ("threads", "Threads",
-      "Threads that compute; 0: one for each processor core", 0, 512, 0, flags);
+      "Threads that compute; 0: as many as LYCHEE_THREADS says, or one for each processor core", 0,
+      512, 0, flags);
   /**
    * LycheeSession:granularity:
    *

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "console.h"
 
+#include <fcntl.h>
 #include <unistd.h>
+
+gboolean
+console_has_output (const char *program)
+{
+  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0)
+    return TRUE;
+  fprintf (stderr, "%s: error: standard output is closed, and the answer goes there\n", program);
+  return FALSE;
+}
 
 void
 console_close_line (Console *console)

@@ -15,6 +15,9 @@ typedef struct {
   char answer_last;     /* last byte of the answer, 0 before the first */
 } Console;
 
+/* Whether there is a standard output: where there is none, the next file that is opened would be
+ * taken for it. FALSE: @program said so. */
+gboolean console_has_output (const char *program);
 /* Prints @kind and the text as one line. Names in it need not be UTF-8: it is printed as it is. */
 void console_say (Console *console, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
 /* Ends an unfinished line, so that what comes next starts its own. Call with the lock held. */

@@ -12,10 +12,13 @@ import os
 import re
 import sys
 
-import gi
+try:
+    import gi
 
-gi.require_version("Lychee", "1.0")
-from gi.repository import GLib, Lychee  # noqa: E402
+    gi.require_version("Lychee", "1.0")
+    from gi.repository import GLib, Lychee
+except (ImportError, ValueError) as error:
+    sys.exit(f"example-meetings.py: error: {error} (Debian: python3-gi; Lychee not installed: meson devenv -C build)")
 
 
 def read(model, path):

@@ -13,12 +13,15 @@ import bisect
 import os
 import sys
 
-import gi
+try:
+    import gi
 
-gi.require_version("Gdk", "4.0")
-gi.require_version("Gtk", "4.0")
-gi.require_version("Lychee", "1.0")
-from gi.repository import Gdk, Gio, GLib, Gtk, Lychee, Pango  # noqa: E402
+    gi.require_version("Gdk", "4.0")
+    gi.require_version("Gtk", "4.0")
+    gi.require_version("Lychee", "1.0")
+    from gi.repository import Gdk, Gio, GLib, Gtk, Lychee, Pango
+except (ImportError, ValueError) as error:
+    sys.exit(f"example-window.py: error: {error} (Debian: python3-gi and gir1.2-gtk-4.0; Lychee not installed: meson devenv -C build)")
 
 SHADES = 8
 

@@ -31,7 +31,8 @@ typedef struct {
   gboolean interrupted;
   gboolean verbose;
   gboolean answered;
-  char *reason; /* why there is no answer */
+  char *reason;     /* why there is no answer */
+  const char *file; /* that it listens to */
 
   Console console; /* its lock is for what follows, too: streaming threads change it */
   gboolean terminal;
@@ -145,6 +146,13 @@ on_message (GstBus *bus, GstMessage *message, gpointer user_data)
     break;
   case GST_MESSAGE_WARNING:
     gst_message_parse_warning (message, &error, &debug);
+    /* What waits for sound would wait for ever. */
+    if (g_error_matches (error, GST_PARSE_ERROR, GST_PARSE_ERROR_DELAYED_LINK)) {
+      console_say (&run->console, "lychee-listen: error: ", "%s has no sound in it", run->file);
+      run->exit_status = 1;
+      g_main_loop_quit (run->loop);
+      break;
+    }
     /* That nothing was said is an error here. */
     if (!g_error_matches (error, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE))
       console_say (&run->console, "lychee-listen: warning: ", "%s: %s",
@@ -245,7 +253,7 @@ build (const char *file, const char *prompt, int max_tokens, gboolean only_print
     return NULL;
   description = g_strdup_printf ("%s ! %s name=ears ! queue max-size-time=0 max-size-bytes=0 "
                                  "max-size-buffers=0 ! lycheetokenizer ! lycheechunker ! "
-                                 "lycheeindexer ! lycheedecoder name=decoder ! fdsink name=sink",
+                                 "lycheeindexer ! lycheedecoder name=decoder ! fdsink name=output",
       file != NULL ? "filesrc name=file ! decodebin" : "autoaudiosrc", ears);
   pipeline = gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, error);
   if (pipeline == NULL)
@@ -305,8 +313,9 @@ main (int argc, char **argv)
             : "the prompt must be UTF-8 text and not empty");
     return 2;
   }
-  if (files != NULL && !check_file (files[0]))
+  if (!console_has_output ("lychee-listen") || (files != NULL && !check_file (files[0])))
     return 1;
+  run.file = files != NULL ? files[0] : "what is listened to";
 
   open_err (run.verbose);
   run.console.err = err;
@@ -325,7 +334,7 @@ main (int argc, char **argv)
   run.loop = g_main_loop_new (NULL, FALSE);
   add_probe (run.pipeline, "ears", "sink", on_sound, &run);
   add_probe (run.pipeline, "ears", "src", on_utterance, &run);
-  add_probe (run.pipeline, "sink", "sink", on_answer, &run);
+  add_probe (run.pipeline, "output", "sink", on_answer, &run);
   bus = gst_element_get_bus (run.pipeline);
   gst_bus_set_sync_handler (bus, on_message_sync, &run, NULL);
   watch = gst_bus_add_watch (bus, on_message, &run);

@@ -369,6 +369,9 @@ main (int argc, char **argv)
     return 2;
   }
 
+  if (!console_has_output ("lychee-summarize")) {
+    return 1;
+  }
   if (g_stat (files[0], &info) != 0) {
     fprintf (stderr, "lychee-summarize: error: %s: %s\n", files[0], g_strerror (errno));
     return 1;
@@ -400,7 +403,7 @@ main (int argc, char **argv)
   }
   description = g_strdup_printf ("filesrc location=%s ! lycheetranscriptparse name=parse"
                                  " ! lycheetokenizer ! lycheechunker ! lycheeindexer"
-                                 " ! lycheedecoder prompt=%s max-tokens=%d ! fdsink name=sink",
+                                 " ! lycheedecoder prompt=%s max-tokens=%d ! fdsink name=output",
       location, question, max_tokens);
 
   pipeline = gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
@@ -416,7 +419,7 @@ main (int argc, char **argv)
   g_mutex_init (&run.console.lock);
   run.loop = g_main_loop_new (NULL, FALSE);
   run.parse = gst_bin_get_by_name (GST_BIN (pipeline), "parse");
-  sink = gst_bin_get_by_name (GST_BIN (pipeline), "sink");
+  sink = gst_bin_get_by_name (GST_BIN (pipeline), "output");
   pad = gst_element_get_static_pad (sink, "sink");
   gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_BUFFER, on_answer, &run, NULL);
   bus = gst_element_get_bus (pipeline);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "program.h"
 
+#include "console.h"
+
 #include <signal.h>
 #include <stdio.h>
 
@@ -86,6 +88,10 @@ program_open (Program *program, const char *file, const char *source, const char
   g_autoptr (GError) error = NULL;
   g_autoptr (GstBus) bus = NULL;
 
+  if (!console_has_output (program->name)) {
+    program->status = 1;
+    return FALSE;
+  }
   if (file != NULL && !g_file_test (file, G_FILE_TEST_IS_REGULAR)) {
     program_fail (program, "%s: %s", file,
         g_file_test (file, G_FILE_TEST_EXISTS) ? "not a file" : "no such file");
