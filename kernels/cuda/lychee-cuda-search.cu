@@ -465,8 +465,8 @@ __launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
     for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
       node_most[i] = s.most[i];
     if (budget > 0) {
-      float open =
-          p.beam > 0 ? p.beam * budget : LYCHEE_OPEN_ROWS + (float) LYCHEE_OPEN_BEAM * budget;
+      float open = p.beam > 0 ? p.beam * budget
+                              : LYCHEE_OPEN_ROWS (p.head_dim) + (float) LYCHEE_OPEN_BEAM * budget;
       int left, ties = 0;
       unsigned threshold;
 
