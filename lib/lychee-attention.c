@@ -84,6 +84,18 @@ lychee_attention_free (LycheeAttention *a)
   g_free (a);
 }
 
+gsize
+lychee_attention_get_bytes (LycheeAttention *a)
+{
+  gsize q = (gsize) BLOCK_TOKENS * a->group * a->head_dim * sizeof (float), bytes = sizeof *a;
+
+  for (guint i = 0; i < a->jobs_size; i++)
+    bytes += sizeof (Job) + q + lychee_selection_get_bytes (a->jobs[i].selection) +
+             a->jobs[i].n_distances * 2 * sizeof (guint32);
+  return bytes + (a->partial_size + a->turns_size) * sizeof (float) +
+         a->found_size * sizeof (gint) + a->n_threads * sizeof (Counters);
+}
+
 void
 lychee_attention_set_options (LycheeAttention *a, const LycheeAttentionOptions *options)
 {

@@ -50,6 +50,8 @@ typedef struct {
 
 LycheeAttention *lychee_attention_new (
     guint n_layers, guint n_heads, guint n_kv_heads, guint head_dim, guint n_threads);
+/* Bytes of its buffers. */
+gsize lychee_attention_get_bytes (LycheeAttention *attention);
 void lychee_attention_free (LycheeAttention *attention);
 
 /* What the model's layers are like. @local: (nullable): [n_layers], those whose tokens see only the

@@ -86,6 +86,12 @@ cpu_collect_weights (LycheeWorker *worker, GError **error)
   return TRUE;
 }
 
+static gsize
+cpu_get_bytes (LycheeWorker *worker)
+{
+  return lychee_forward_get_bytes (((CpuWorker *) worker)->forward);
+}
+
 static gboolean
 cpu_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
     const float **logits, GCancellable *cancellable, GError **error)
@@ -105,6 +111,7 @@ static const LycheeBackendClass cpu_class = {
   .set_weights = cpu_set_weights,
   .pause_weights = cpu_pause_weights,
   .collect_weights = cpu_collect_weights,
+  .get_bytes = cpu_get_bytes,
   .run = cpu_run,
 };
 

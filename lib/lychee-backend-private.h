@@ -17,6 +17,7 @@ typedef struct {
   void (*set_weights) (LycheeWorker *worker, const LycheeAttentionWeights *weights);
   void (*pause_weights) (LycheeWorker *worker, gboolean pause);
   gboolean (*collect_weights) (LycheeWorker *worker, GError **error);
+  gsize (*get_bytes) (LycheeWorker *worker); /* NULL: little of the host's memory */
   gboolean (*run) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
   /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
@@ -34,6 +35,7 @@ struct _LycheeBackend {
 
 struct _LycheeWorker {
   LycheeBackend *backend; /* (owned) */
+  gsize told_bytes;       /* by lychee_worker_take_bytes () */
 };
 
 LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);

@@ -105,6 +105,17 @@ lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats)
   worker->backend->klass->take_stats (worker, stats);
 }
 
+gssize
+lychee_worker_take_bytes (LycheeWorker *worker)
+{
+  const LycheeBackendClass *klass = worker->backend->klass;
+  gsize bytes = klass->get_bytes ? klass->get_bytes (worker) : 0;
+  gssize more = (gssize) bytes - (gssize) worker->told_bytes;
+
+  worker->told_bytes = bytes;
+  return more;
+}
+
 void
 lychee_worker_set_weights (LycheeWorker *worker, const LycheeAttentionWeights *weights)
 {

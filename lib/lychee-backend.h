@@ -43,6 +43,9 @@ void lychee_worker_set_options (LycheeWorker *worker, const LycheeAttentionOptio
 /* What was done since the last call. */
 void lychee_worker_take_stats (LycheeWorker *worker, LycheeAttentionStats *stats);
 
+/* Bytes of the host's memory that its buffers have taken since the last call; fewer: negative. */
+gssize lychee_worker_take_bytes (LycheeWorker *worker);
+
 /* Where softmax weights of the passes that follow add up: see lychee_attention_set_weights (). The
  * sums are there when they are collected, or other weights are set. NULL: not any more, and what
  * was not collected is lost. */

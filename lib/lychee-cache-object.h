@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
   gatomicrefcount refs;
   LycheeCacheBudget *budget;
-  gsize bytes;
+  gsize bytes; /* of memory, which can be more than its rows need */
   guint16 *data;
   LycheeFile *file; /* that the data lies in, or NULL */
   GSList *peers;    /* of LycheePeer; usually none or one */
@@ -80,7 +80,7 @@ struct _LycheeCache {
 LycheeCacheBudget *lychee_cache_budget_ref (LycheeCacheBudget *budget);
 void lychee_cache_budget_unref (LycheeCacheBudget *budget);
 
-/* Bytes of a page. */
+/* Bytes of a page's rows. */
 gsize lychee_cache_page_size (LycheeCache *cache, guint kind);
 /* 16-bit units of one head's keys (or values) in a page. */
 gsize lychee_cache_head_size (LycheeCache *cache);

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((gsize) 2 << 20)
+#define SYSTEM_PAGE ((gsize) 64 << 10) /* the largest that Linux has */
 
 LycheeCacheBudget *
 lychee_cache_budget_ref (LycheeCacheBudget *budget)
@@ -61,29 +62,68 @@ lychee_cache_page_size (LycheeCache *cache, guint kind)
          sizeof (guint16);
 }
 
+/* Rows are read here and there: in huge pages, to the last one, there are far fewer TLB misses.
+ * Where that would add more than an eighth, the last rows go without. */
+gsize
+lychee_cache_page_memory (gsize bytes)
+{
+  gsize more = -bytes % HUGE_PAGE;
+
+  if (more <= bytes / 8)
+    return bytes + more;
+  return bytes < HUGE_PAGE ? bytes : bytes + -bytes % SYSTEM_PAGE;
+}
+
+/* Large ones are not the allocator's: an answer's copy of the last page comes and goes, and would
+ * leave holes between what stays. NULL: there is no memory. */
+static gpointer
+take_memory (gsize bytes)
+{
+  gpointer data = NULL;
+  guint8 *begin;
+  gsize before;
+
+  if (bytes < HUGE_PAGE)
+    return posix_memalign (&data, 4096, bytes) == 0 ? data : NULL;
+  begin =
+      mmap (NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED)
+    return NULL;
+  before = -GPOINTER_TO_SIZE (begin) % HUGE_PAGE;
+  if (before > 0)
+    munmap (begin, before);
+  munmap (begin + before + bytes, HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+  madvise (begin + before, bytes, MADV_HUGEPAGE);
+#endif
+  return begin + before;
+}
+
+static void
+give_memory (gpointer data, gsize bytes)
+{
+  if (bytes < HUGE_PAGE)
+    free (data);
+  else
+    munmap (data, bytes);
+}
+
 LycheeCachePage *
 lychee_cache_page_new (LycheeCache *cache, guint kind, GError **error)
 {
-  gsize bytes = lychee_cache_page_size (cache, kind), allocated = bytes;
-  void *data = NULL;
+  gsize bytes = lychee_cache_page_memory (lychee_cache_page_size (cache, kind));
   LycheeCachePage *page;
+  gpointer data;
 
   if (!budget_take (cache->budget, bytes, error))
     return NULL;
-  /* Rows are read here and there: in huge pages, to the last one, there are far fewer TLB misses.
-   * Where that would add more than an eighth, the last rows go without. */
-  if (-bytes % HUGE_PAGE <= bytes / 8)
-    allocated += -bytes % HUGE_PAGE;
-  if (bytes > 0 && posix_memalign (&data, bytes >= HUGE_PAGE ? HUGE_PAGE : 4096, allocated) != 0) {
+  data = bytes > 0 ? take_memory (bytes) : NULL;
+  if (bytes > 0 && !data) {
     budget_give (cache->budget, bytes);
     g_set_error (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
         "The system has no memory for %.1f MB more of KV cache", bytes / 1e6);
     return NULL;
   }
-#ifdef MADV_HUGEPAGE
-  if (bytes >= HUGE_PAGE)
-    madvise (data, allocated, MADV_HUGEPAGE);
-#endif
   page = g_new0 (LycheeCachePage, 1);
   g_atomic_ref_count_init (&page->refs);
   page->budget = lychee_cache_budget_ref (cache->budget);
@@ -128,7 +168,7 @@ lychee_cache_page_unref (LycheeCachePage *page)
     if (page->file)
       lychee_file_unref (page->file);
     else
-      free (page->data);
+      give_memory (page->data, page->bytes);
     g_free (page);
   }
 }

@@ -15,6 +15,9 @@ G_BEGIN_DECLS
  * page holds are one run, and a key's value lies a fixed distance behind it. Local layers whose
  * rows are let go behind their window have pages of their own. */
 
+/* Bytes of memory that a page takes whose rows are of @bytes. */
+gsize lychee_cache_page_memory (gsize bytes);
+
 /* The rows of a layer and KV head. Valid as long as the cache is, for tokens that are reserved. */
 void lychee_cache_get_rows (LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows);
 

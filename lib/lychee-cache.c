@@ -254,15 +254,19 @@ lychee_cache_get_max_tokens (LycheeCache *cache)
   return cache->max_tokens;
 }
 
-/* With the lock. */
-static guint
-count_pages (LycheeCache *cache, guint kind)
+/* With the lock. Adds up the memory of pages of a kind, and (out) (optional) how many there are. */
+static guint64
+count_pages (LycheeCache *cache, guint kind, guint *n)
 {
-  guint n = 0;
+  guint64 bytes = 0;
 
   for (guint i = 0; i < cache->n_pages; i++)
-    n += cache->pages[kind][i] != NULL;
-  return n;
+    if (cache->pages[kind][i]) {
+      bytes += cache->pages[kind][i]->bytes;
+      if (n)
+        ++*n;
+    }
+  return bytes;
 }
 
 /**
@@ -270,7 +274,8 @@ count_pages (LycheeCache *cache, guint kind)
  *
  * Gets how much memory the cache holds.
  *
- * Returns: bytes of keys and values that this cache holds, shared pages included
+ * Returns: bytes that its keys and values take, shared pages and what is still free in the last one
+ *   included
  */
 guint64
 lychee_cache_get_bytes (LycheeCache *cache)
@@ -278,8 +283,7 @@ lychee_cache_get_bytes (LycheeCache *cache)
   guint64 bytes;
 
   g_mutex_lock (&cache->lock);
-  bytes = count_pages (cache, 0) * lychee_cache_page_size (cache, 0) +
-          count_pages (cache, 1) * lychee_cache_page_size (cache, 1);
+  bytes = count_pages (cache, 0, NULL) + count_pages (cache, 1, NULL);
   g_mutex_unlock (&cache->lock);
   return bytes;
 }
@@ -288,19 +292,21 @@ guint64
 lychee_cache_get_bytes_with (LycheeCache *cache, guint n)
 {
   guint64 index_bytes = lychee_cache_get_index_bytes (cache), bytes;
-  guint length, n_pages, n_more, n_local;
+  guint length, n_pages, n_more, n_local = 0, n_more_local;
 
   g_mutex_lock (&cache->lock);
   length = lychee_cache_get_length (cache) + n;
   n_pages = (length + LYCHEE_CACHE_PAGE_MASK) >> LYCHEE_CACHE_PAGE_SHIFT;
   n_more = n_pages - MIN (n_pages, cache->n_pages);
-  n_local = count_pages (cache, 1);
-  if (cache->local_window > 0)
-    n_local = MAX (n_local, lychee_cache_count_local_pages (cache, length));
-  else
-    n_local += n_more;
-  bytes = (count_pages (cache, 0) + n_more) * lychee_cache_page_size (cache, 0) +
-          n_local * lychee_cache_page_size (cache, 1);
+  bytes = count_pages (cache, 0, NULL) + count_pages (cache, 1, &n_local);
+  n_more_local = n_more;
+  if (cache->local_window > 0) {
+    guint wanted = lychee_cache_count_local_pages (cache, length);
+
+    n_more_local = wanted - MIN (wanted, n_local);
+  }
+  bytes += n_more * lychee_cache_page_memory (lychee_cache_page_size (cache, 0)) +
+           n_more_local * lychee_cache_page_memory (lychee_cache_page_size (cache, 1));
   g_mutex_unlock (&cache->lock);
   g_mutex_lock (&cache->budget->lock);
   cache->budget->index_bytes = index_bytes;

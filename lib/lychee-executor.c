@@ -140,20 +140,34 @@ count_preemptions (void)
   return getrusage (RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-gboolean
-lychee_executor_compute (
-    LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error)
+void
+lychee_executor_begin (LycheeExecutor *executor)
 {
-  struct ggml_cplan plan;
-  enum ggml_status status;
   guint64 ticket;
-  glong preemptions;
 
   g_mutex_lock (&executor->lock);
   ticket = executor->next_ticket++;
   while (ticket != executor->now_serving)
     g_cond_wait (&executor->turn, &executor->lock);
   g_mutex_unlock (&executor->lock);
+}
+
+void
+lychee_executor_end (LycheeExecutor *executor)
+{
+  g_mutex_lock (&executor->lock);
+  executor->now_serving++;
+  g_cond_broadcast (&executor->turn);
+  g_mutex_unlock (&executor->lock);
+}
+
+gboolean
+lychee_executor_compute (
+    LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error)
+{
+  struct ggml_cplan plan;
+  enum ggml_status status;
+  glong preemptions;
 
   plan = ggml_graph_plan (graph,
       lychee_contention_is_alone (&executor->contention) ? 1 : executor->n_threads, executor->pool);
@@ -169,11 +183,6 @@ lychee_executor_compute (
   status = ggml_graph_compute (graph, &plan);
   if (executor->n_threads > 1)
     lychee_contention_note (&executor->contention, count_preemptions () - preemptions);
-
-  g_mutex_lock (&executor->lock);
-  executor->now_serving++;
-  g_cond_broadcast (&executor->turn);
-  g_mutex_unlock (&executor->lock);
 
   if (status == GGML_STATUS_SUCCESS)
     return TRUE;

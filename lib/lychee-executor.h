@@ -19,7 +19,13 @@ LycheeExecutor *lychee_executor_ref (LycheeExecutor *executor);
 void lychee_executor_unref (LycheeExecutor *executor);
 guint lychee_executor_get_n_threads (LycheeExecutor *executor);
 
-/* Errors: G_IO_ERROR_CANCELLED, taken note of between any two nodes; LYCHEE_MODEL_ERROR_COMPUTE. */
+/* Waits for the caller's turn; what is the executor's, and whatever else its users share, is the
+ * caller's until lychee_executor_end (). */
+void lychee_executor_begin (LycheeExecutor *executor);
+void lychee_executor_end (LycheeExecutor *executor);
+
+/* In the caller's turn. Errors: G_IO_ERROR_CANCELLED, taken note of between any two nodes;
+ * LYCHEE_MODEL_ERROR_COMPUTE. */
 gboolean lychee_executor_compute (
     LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error);
 

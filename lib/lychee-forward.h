@@ -34,6 +34,10 @@ void lychee_forward_free (LycheeForward *forward);
 /* Its attention, for options and counters; dense by default. (transfer none) */
 LycheeAttention *lychee_forward_get_attention (LycheeForward *forward);
 
+/* Bytes of its own buffers. The graph's are shared by all forwards of a model over one executor,
+ * and not in it. */
+gsize lychee_forward_get_bytes (LycheeForward *forward);
+
 /* Computes @n tokens behind those that @cache holds, and commits them. FALSE: the cache is as
  * before. @logits: (out) (optional) (transfer none): [rows][n_vocab] of @output, until the next
  * pass. Ids out of range are LYCHEE_MODEL_ERROR_INVALID; other errors are those of the cache and of

@@ -115,6 +115,17 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (selection);
 }
 
+gsize
+lychee_selection_get_bytes (const LycheeSelection *selection)
+{
+  const Buffer *buffers = selection->scratch; /* up to the numbers */
+  gsize bytes = sizeof *selection + sizeof (Scratch);
+
+  for (guint i = 0; i < G_STRUCT_OFFSET (Scratch, n_queries) / sizeof (Buffer); i++)
+    bytes += buffers[i].size;
+  return bytes;
+}
+
 /* What scoring reads of a branch: from the scales to the codes. */
 static inline void
 prefetch_branch (const LycheeBranch *branch, guint dim)

@@ -133,6 +133,8 @@ typedef struct {
 
 LycheeSelection *lychee_selection_new (void);
 void lychee_selection_free (LycheeSelection *selection);
+/* All memory that it holds. */
+gsize lychee_selection_get_bytes (const LycheeSelection *selection);
 
 /* One selection for all queries of @query. */
 void lychee_index_search (const LycheeIndex *index, const LycheeRows *rows,

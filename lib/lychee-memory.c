@@ -111,24 +111,34 @@ lychee_memory_get_available (const char *root)
   return available;
 }
 
+/* Of @n tokens whose rows have @row bytes together: the memory of pages that they fill. */
+static guint64
+cache_memory (guint64 row, guint64 n)
+{
+  return lychee_cache_page_memory (row * LYCHEE_CACHE_PAGE_TOKENS) * n / LYCHEE_CACHE_PAGE_TOKENS;
+}
+
 void
 lychee_memory_estimate (LycheeModel *model, guint n_tokens, gboolean whole, LycheeRowForm form,
     guint64 max_cache, LycheeMemoryNeed *need)
 {
   const LycheeHparams *hp = lychee_model_get_hparams (model);
   const gboolean *local = lychee_model_get_local_layers (model);
-  guint64 row =
+  guint64 layer =
       (guint64) hp->n_kv_heads * lychee_row_size (form, hp->head_dim) * 2 * sizeof (guint16);
   guint64 indexed = (guint64) hp->n_kv_heads * hp->head_dim * 2 * sizeof (guint16) * n_tokens;
-  guint n_indexed = 0, n_local = n_tokens;
+  guint n_indexed = 0, n_kept, n_local = n_tokens;
 
   for (guint i = 0; i < hp->n_layers; i++)
     n_indexed += !local[i];
-  if (!whole)
+  n_kept = n_indexed;
+  if (whole)
+    n_kept = hp->n_layers;
+  else
     n_local = MIN (n_tokens, lychee_cache_get_local_tokens (hp->window, LYCHEE_FORWARD_MAX_TOKENS));
   need->weights = lychee_model_get_size (model);
-  need->cache =
-      row * ((guint64) n_indexed * n_tokens + (guint64) (hp->n_layers - n_indexed) * n_local);
+  need->cache = cache_memory (layer * n_kept, n_tokens) +
+                cache_memory (layer * (hp->n_layers - n_kept), n_local);
   need->index = INDEX_PART * n_indexed * indexed;
   if (max_cache > 0) {
     need->cache = MIN (need->cache, max_cache);

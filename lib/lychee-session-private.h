@@ -46,6 +46,7 @@ struct _LycheeSession {
   GQueue idle;            /* of LycheeWorker: those of earlier answers, for the next */
   LycheeAttentionOptions attention;
   LycheeAttentionStats stats;
+  gint64 buffer_bytes; /* of all workers */
 };
 
 /* The cache, which loading replaces; and (out) (optional) the template that it was read with.

@@ -103,7 +103,8 @@ static gboolean
 leaves_memory (LycheeSession *s, guint n, GError **error)
 {
   guint64 max = lychee_cache_get_max_bytes (s->cache);
-  guint64 page = lychee_cache_get_token_bytes (s->cache) * LYCHEE_CACHE_PAGE_TOKENS;
+  guint64 page =
+      lychee_cache_page_memory (lychee_cache_get_token_bytes (s->cache) * LYCHEE_CACHE_PAGE_TOKENS);
   guint64 answer =
       1 + ((guint64) s->reserve + LYCHEE_CACHE_PAGE_TOKENS - 1) / LYCHEE_CACHE_PAGE_TOKENS;
 

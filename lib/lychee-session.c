@@ -626,7 +626,10 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  * * `backend` (`s`): what computes, for people; empty before anything was computed; `backend-note`
  *   (`s`): why it is not what "auto" would rather have, or empty
  * * `tokens-left-out`, `tokens-forgotten` (`t`): what there was no room for
- * * `cache-bytes`, `index-bytes` (`t`)
+ * * `cache-bytes`, `index-bytes` (`t`): what keys and values, and the index over them, take by now;
+ *   `buffer-bytes` (`t`): what reading and answering compute in. That is the session's memory but
+ * for the chunks' texts; the model's weights, and some megabytes that are computed in by all in
+ * turn, are shared by all sessions of a model
  * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
  *   (`t`): of the deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
@@ -655,9 +658,11 @@ lychee_session_get_stats (LycheeSession *session)
   LycheeAttentionStats stats;
   LycheeIndexStats index;
   const char *backend, *note;
+  guint64 buffers;
 
   g_mutex_lock (&session->lock);
   stats = session->stats;
+  buffers = session->buffer_bytes;
   note = session->backend ? lychee_backend_get_note (session->backend) : NULL;
   backend = session->backend ? lychee_backend_get_name (session->backend) : "";
   g_mutex_unlock (&session->lock);
@@ -686,6 +691,7 @@ lychee_session_get_stats (LycheeSession *session)
       &b, "{sv}", "cache-bytes", g_variant_new_uint64 (lychee_cache_get_bytes (cache)));
   g_variant_builder_add (
       &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
+  g_variant_builder_add (&b, "{sv}", "buffer-bytes", g_variant_new_uint64 (buffers));
   lychee_cache_describe_index (cache, &index);
   g_variant_builder_add (&b, "{sv}", "index-leaves", g_variant_new_uint64 (index.n_leaves));
   g_variant_builder_add (&b, "{sv}", "index-coarse", g_variant_new_uint64 (index.n_coarse));
@@ -724,9 +730,11 @@ void
 lychee_session_collect_stats (LycheeSession *s, LycheeWorker *worker)
 {
   LycheeAttentionStats stats;
+  gssize more = lychee_worker_take_bytes (worker);
 
   lychee_worker_take_stats (worker, &stats);
   g_mutex_lock (&s->lock);
+  s->buffer_bytes += more;
   lychee_attention_add_stats (&s->stats, &stats);
   g_mutex_unlock (&s->lock);
 }

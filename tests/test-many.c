@@ -119,6 +119,78 @@ test_forks (void)
   }
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS FALSE /* their own memory is many times ours */
+#else
+#define COUNTS TRUE
+#endif
+
+/* Bytes of memory that the process has; 0: nothing says so. */
+static guint64
+get_resident (void)
+{
+  g_autofree char *text = NULL;
+  guint64 sum = 0;
+
+  if (!g_file_get_contents ("/proc/self/status", &text, NULL, NULL))
+    return 0;
+  for (const char *at = text; at; at = strchr (at, '\n')) {
+    at += *at == '\n';
+    if (g_str_has_prefix (at, "VmRSS:") || g_str_has_prefix (at, "VmSwap:"))
+      sum += g_ascii_strtoull (strchr (at, ':') + 1, NULL, 10) * 1024;
+  }
+  return sum;
+}
+
+static LycheeSession *
+new_reader (LycheeModel *wide, guint number)
+{
+  LycheeSession *session = g_object_new (LYCHEE_TYPE_SESSION, "model", wide, "budget", 200, NULL);
+
+  for (guint i = 0; i < 50; i++)
+    read_chunk (session, number, i);
+  g_free (ask_text (session, 3));
+  return session;
+}
+
+/* What sessions say that they take, added up, is what the process takes for them. */
+static void
+test_memory (void)
+{
+  const char *preload = g_getenv ("LD_PRELOAD");
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_autofree char *path = NULL;
+  g_autoptr (LycheeModel) wide = NULL;
+  g_autoptr (LycheeSession) first = NULL;
+  LycheeSession *sessions[SESSIONS];
+  guint64 before, grown, told = 0;
+
+  if (!COUNTS || (preload && strstr (preload, "vgpreload")) || get_resident () == 0) {
+    g_test_skip ("memory is not that of the sessions here, or nothing tells what it is");
+    return;
+  }
+  tiny.n_layers = 8;
+  tiny.n_kv_heads = 4;
+  tiny.head_dim = 64; /* a page is 2 MB */
+  path = lychee_tiny_model_write (&tiny, dir, "wide.gguf");
+  wide = lychee_model_new_from_file (path, NULL);
+  g_assert_nonnull (wide);
+  first = new_reader (wide, 0); /* what all share is there after it */
+  before = get_resident ();
+  for (guint i = 0; i < SESSIONS; i++)
+    sessions[i] = new_reader (wide, i);
+  grown = get_resident () - before;
+  for (guint i = 0; i < SESSIONS; i++) {
+    told += get_count (sessions[i], "cache-bytes") + get_count (sessions[i], "index-bytes") +
+            get_count (sessions[i], "buffer-bytes");
+    g_object_unref (sessions[i]);
+  }
+  g_test_message ("%.1f MB told, %.1f MB grown", told / 1e6, grown / 1e6);
+  g_assert_cmpuint (told, >, SESSIONS * 4000000);
+  g_assert_cmpuint (told, >, grown / 10 * 8);
+  g_assert_cmpuint (told, <, grown / 10 * 13);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -130,6 +202,7 @@ main (int argc, char **argv)
   path = lychee_test_write_tiny_model (dir, 1, NULL);
   model = lychee_model_new_from_file (path, NULL);
   g_assert_nonnull (model);
+  g_test_add_func ("/many/memory", test_memory); /* first: in a process that has freed little */
   g_test_add_func ("/many/sessions", test_many);
   g_test_add_func ("/many/forks", test_forks);
   result = g_test_run ();
