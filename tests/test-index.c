@@ -40,7 +40,7 @@ test_sequence (gconstpointer data)
       append (index, store, end, n);
       end += n;
       for (guint row = end - n; n < 30 && row < end; row++) {
-        float q[64];
+        float q[256];
 
         for (guint d = 0; d < sequence->dim; d++)
           q[d] = (float) g_rand_double_range (store->rand, -9, 9);
