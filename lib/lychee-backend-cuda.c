@@ -3,10 +3,11 @@
  * device has a copy of them (lychee-cuda-mirror.h). */
 
 #include "lychee-backend-private.h"
+#include "lychee-cuda-batch.h"
 #include "lychee-cuda-mirror.h"
 #include "lychee-cuda-weights.h"
 #include "lychee-executor.h"
-#include "lychee-index-private.h"
+#include "lychee-index-chunks-private.h"
 #include "lychee-sampler-private.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ typedef struct {
   LycheeBackend parent;
   LycheeCuda *cuda;
   LycheeModel *model;
-  LycheeCudaModel *weights; /* of the model */
+  LycheeCudaModel *weights; /* of the model, */
+  LycheeCudaBatch *batch;   /* and where all that decode it meet: not owned */
   guint n_threads;          /* for upkeep */
   guint sparse_from;        /* tokens */
 } CudaBackend;
@@ -47,7 +49,9 @@ typedef struct {
   Upkeep upkeep;
   GThreadPool *pool;
   GPtrArray *pages;
-  LycheeCudaHead *heads;    /* [layers][KV heads] */
+  LycheeCudaHead *heads; /* [layers][KV heads] */
+  LycheeCudaSequence sequence;
+  LycheeCudaMember member;
   double *frequency[2];     /* [n_rot / 2 + 1] */
   gboolean knows_frequency; /* for a context of: */
   guint n_context;
@@ -129,6 +133,7 @@ cuda_free_worker (LycheeWorker *worker)
 {
   CudaWorker *w = (CudaWorker *) worker;
 
+  lychee_cuda_batch_leave (get_backend (w)->batch, &w->member);
   if (w->worker)
     get_backend (w)->cuda->api->worker_free (w->worker);
   g_thread_pool_free (w->pool, FALSE, TRUE);
@@ -214,7 +219,8 @@ count_nodes (const LycheeBranch *branch)
   return n;
 }
 
-/* What the largest index is like: nodes, and rows of a node at most. */
+/* What the largest index is like: nodes, and rows of a node at most; with chunks units, and
+ * clusters at most. */
 static void
 measure_indexes (CudaWorker *w, LycheeCudaPass *pass)
 {
@@ -227,30 +233,49 @@ measure_indexes (CudaWorker *w, LycheeCudaPass *pass)
 
       if (!index)
         continue;
+      pass->chunks = index->chunks != NULL;
+      if (pass->chunks) {
+        guint items = 0;
+
+        for (guint i = 0; i < index->chunks->n; i++)
+          items += index->chunks->block[i]->n_items;
+        pass->max_nodes = MAX (pass->max_nodes, (int) index->chunks->n);
+        pass->max_clusters = MAX (pass->max_clusters, (int) items);
+        continue;
+      }
       rows = index->params.coarse_capacity + LYCHEE_APPEND_BATCH;
       pass->max_nodes = MAX (pass->max_nodes, (int) count_nodes (index->root));
       pass->max_node_rows = MAX (pass->max_node_rows, (int) rows);
     }
 }
 
+static gboolean
+has_chunks (CudaWorker *w)
+{
+  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (w->cache);
+
+  return indexing && indexing->granularity == LYCHEE_GRANULARITY_CHUNK;
+}
+
 /* Has the device find where the rows that are due go, if it has all indexes as they are. */
 static gboolean
-place_rows (CudaWorker *w, const LycheeCudaPass *pass, guint first, guint n, GError **error)
+place_rows (CudaWorker *w, guint first, guint n, GError **error)
 {
   CudaBackend *b = get_backend (w);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   LycheeCudaUpkeep upkeep = {
     .first = first,
     .n_rows = n,
-    .pages = pass->pages,
-    .n_pages = pass->n_pages,
+    .pages = w->sequence.pages,
+    .n_pages = w->sequence.n_pages,
     .heads = w->heads,
   };
   LycheeCudaError local = { 0 };
   LycheeCudaPlaces places;
 
   G_STATIC_ASSERT (sizeof (LycheeIndexPlace) == sizeof (LycheeCudaPlace));
-  if (n > LYCHEE_APPEND_BATCH || !lychee_cuda_mirror_find_indexes (b->cuda, w->cache, w->heads))
+  if (n > LYCHEE_APPEND_BATCH || has_chunks (w) ||
+      !lychee_cuda_mirror_find_indexes (b->cuda, w->cache, w->heads))
     return TRUE;
   for (guint i = 0; i < hp->n_layers * hp->n_kv_heads; i++) /* else a pass was given up half-way */
     if (w->heads[i].n_nodes > 0 && (guint) w->heads[i].end != first)
@@ -264,26 +289,31 @@ place_rows (CudaWorker *w, const LycheeCudaPass *pass, guint first, guint n, GEr
   return TRUE;
 }
 
-/* Settles how the pass gets at the indexes. */
+/* Settles how the pass gets at the indexes. @others: more sequences are being decoded, which need
+ * not wait for this one's upkeep. */
 static gboolean
-prepare_indexes (CudaWorker *w, LycheeCudaPass *pass, GError **error)
+prepare_indexes (CudaWorker *w, LycheeCudaPass *pass, gboolean others, GError **error)
 {
   CudaBackend *b = get_backend (w);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   guint first, n_upkeep = lychee_attention_get_n_upkeep (w->attention, &first);
-  gboolean later = n_upkeep > 0 && n_upkeep <= LITTLE_UPKEEP && pass->n_tokens == 1;
+  gboolean little = n_upkeep > 0 && n_upkeep <= LITTLE_UPKEEP && pass->n_tokens == 1;
+  gboolean later = little && !others;
 
+  if (n_upkeep > 0)
+    lychee_cuda_batch_leave (b->batch, &w->member);
   /* Before the threads begin: they change what is measured. */
   if (pass->sparse && (later || n_upkeep == 0))
     measure_indexes (w, pass);
-  if (later && !place_rows (w, pass, first, n_upkeep, error))
+  if (little && !place_rows (w, first, n_upkeep, error))
     return FALSE;
   if (n_upkeep > 0)
     begin_upkeep (w);
   if (!pass->sparse)
     return TRUE;
   if (later) {
-    pass->max_nodes += n_upkeep; /* at most: each of them splits one */
+    pass->max_nodes += n_upkeep;    /* at most: each of them splits one, */
+    pass->max_clusters += n_upkeep; /* or is an item */
     pass->index = prepare_layer;
     pass->index_data = w;
     return TRUE;
@@ -297,7 +327,7 @@ prepare_indexes (CudaWorker *w, LycheeCudaPass *pass, GError **error)
         !lychee_cuda_mirror_index (
             b->cuda, w->worker, w->cache, layer, w->heads + (gsize) layer * hp->n_kv_heads, error))
       return FALSE;
-  pass->heads = w->heads;
+  w->sequence.heads = w->heads;
   return TRUE;
 }
 
@@ -319,9 +349,9 @@ static void
 count (CudaWorker *w, const LycheeCudaResult *result)
 {
   LycheeAttentionStats stats = {
-    .nodes_scored = result->nodes_scored,
-    .rows_read = result->rows_read,
-    .rows_estimated = result->rows_estimated,
+    .nodes_scored = result->counters->nodes_scored,
+    .rows_read = result->counters->rows_read,
+    .rows_estimated = result->counters->rows_estimated,
     .audits = result->audited ? 1 : 0,
     .missed_mass = result->missed_mass,
     .error = result->error,
@@ -330,11 +360,28 @@ count (CudaWorker *w, const LycheeCudaResult *result)
   lychee_attention_count (w->attention, &stats);
 }
 
-/* With the cache's index locked. */
-static gboolean
-run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GError **error)
+/* Has the device compute the pass: together with those of others, if it goes with them. */
+static int
+run_prepared (
+    CudaWorker *w, const LycheeCudaPass *pass, LycheeCudaShare *share, LycheeCudaError *error)
 {
   CudaBackend *b = get_backend (w);
+
+  if (pass->n_tokens == 1 && pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN && !pass->index &&
+      !pass->weigh && pass->audit_layer < 0)
+    return lychee_cuda_batch_run (b->batch, &w->member, w->worker, pass, share, error);
+  lychee_cuda_batch_leave (b->batch, &w->member);
+  share->at = 0;
+  share->n = pass->n_tokens;
+  return b->cuda->api->worker_run (w->worker, pass, &share->result, error);
+}
+
+/* With the cache's index locked. The share is to be released in any case. */
+static gboolean
+run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaShare *share, GError **error)
+{
+  CudaBackend *b = get_backend (w);
+  guint n_sequences = lychee_cuda_batch_count (b->batch, &w->member);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (w->cache);
   LycheeCudaError local = { 0 };
@@ -344,8 +391,8 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
 
   /* Counted as dense answers where sparse ones were asked for, as those within the budget are. */
   options = w->options;
-  if (pass->n_tokens == 1)
-    options.budget = MAX (options.budget, b->sparse_from);
+  if (pass->n_tokens == 1) /* of several sequences, searches cost as much as one's */
+    options.budget = MAX (options.budget, b->sparse_from / n_sequences);
   lychee_attention_set_options (w->attention, &options);
   lychee_attention_plan (w->attention, w->cache, pass->n_tokens);
   audit_layer = lychee_attention_get_audit_layer (w->attention);
@@ -357,8 +404,8 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaResult *result, GErro
     pass->beam = w->options.beam;
     pass->rest = w->options.rest;
   }
-  ok = prepare_indexes (w, pass, error);
-  if (ok && b->cuda->api->worker_run (w->worker, pass, result, &local) != 0) {
+  ok = prepare_indexes (w, pass, n_sequences > 1, error);
+  if (ok && run_prepared (w, pass, share, &local) != 0) {
     ok = FALSE;
     if (w->error)
       g_propagate_error (error, g_steal_pointer (&w->error));
@@ -424,7 +471,7 @@ prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
 
 /* A pass whose output @pass says. */
 static gboolean
-run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaResult *result,
+run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaShare *share,
     GCancellable *cancellable, GError **error)
 {
   CudaBackend *b = get_backend (w);
@@ -457,21 +504,24 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaRes
     return FALSE;
   w->cache = cache;
   lychee_cache_get_hole (cache, &head, &skip);
-  pass->first = lychee_cache_get_length (cache);
-  pass->origin = lychee_cache_get_origin (cache);
-  pass->head = head;
-  pass->skip = skip;
-  pass->pages = w->pages->pdata;
-  pass->n_pages = w->pages->len;
+  w->sequence.first = lychee_cache_get_length (cache);
+  w->sequence.origin = lychee_cache_get_origin (cache);
+  w->sequence.head = head;
+  w->sequence.skip = skip;
+  w->sequence.pages = w->pages->pdata;
+  w->sequence.n_pages = w->pages->len;
+  w->sequence.heads = NULL;
+  pass->n_sequences = 1;
+  pass->sequences = &w->sequence;
   prepare_rope (w, pass);
   lychee_cache_lock_index (cache);
-  ok = run_locked (w, pass, result, error);
+  ok = run_locked (w, pass, share, error);
   lychee_cache_unlock_index (cache);
   w->cache = NULL;
   if (!ok || g_cancellable_set_error_if_cancelled (cancellable, error))
     return FALSE;
-  count (w, result);
-  lychee_cuda_mirror_store (b->cuda, cache, result->rows, n);
+  count (w, &share->result);
+  lychee_cuda_mirror_store (b->cuda, cache, share->result.rows, n, share->at, share->n);
   lychee_cache_commit (cache, n);
   return TRUE;
 }
@@ -480,7 +530,7 @@ static gboolean
 cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, LycheeOutput output,
     const float **logits, GCancellable *cancellable, GError **error)
 {
-  LycheeCudaResult result;
+  LycheeCudaShare share;
   LycheeCudaPass pass = {
     .ids = ids,
     .n_tokens = n,
@@ -489,10 +539,10 @@ cuda_run (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n, 
                                              : LYCHEE_CUDA_OUTPUT_ALL,
   };
 
-  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
+  if (!run_pass ((CudaWorker *) worker, cache, &pass, &share, cancellable, error))
     return FALSE;
   if (logits)
-    *logits = result.logits;
+    *logits = share.result.logits;
   return TRUE;
 }
 
@@ -500,26 +550,49 @@ static gboolean
 cuda_run_choosing (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error)
 {
+  CudaWorker *w = (CudaWorker *) worker;
   LycheeCudaSampling sampling;
-  LycheeCudaResult result;
+  LycheeCudaShare share;
   LycheeSampling s;
   LycheeCudaPass pass = {
     .ids = ids,
     .n_tokens = n,
     .output = LYCHEE_CUDA_OUTPUT_CHOSEN,
-    .sampling = &sampling,
   };
+  gboolean ok;
 
   lychee_sampler_describe (sampler, &s);
   sampling = (LycheeCudaSampling){ s.greedy, s.scale, s.penalty, s.n_history, s.top_k, s.top_p,
     s.min_weight, s.random };
-  pass.history = s.history;
-  if (!run_pass ((CudaWorker *) worker, cache, &pass, &result, cancellable, error))
-    return FALSE;
-  *id = result.chosen;
-  if (*id >= 0)
+  w->sequence.sampling = &sampling;
+  w->sequence.history = s.history;
+  ok = run_pass (w, cache, &pass, &share, cancellable, error);
+  if (ok)
+    *id = share.result.chosen[0];
+  lychee_cuda_batch_release (get_backend (w)->batch, &w->member);
+  w->sequence.sampling = NULL;
+  if (ok && *id >= 0)
     lychee_sampler_accept (sampler, *id);
-  return TRUE;
+  return ok;
+}
+
+static guint
+cuda_hold (LycheeWorker *worker, LycheeCache *cache, GError **error)
+{
+  CudaWorker *w = (CudaWorker *) worker;
+  guint length = lychee_cache_get_length (cache);
+
+  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16 || lychee_cache_is_bare (cache) ||
+      !lychee_cache_has_window (cache, length) ||
+      !lychee_cuda_mirror_pages (get_backend (w)->cuda, w->worker, cache, 0, w->pages, error))
+    return 0;
+  return length;
+}
+
+static void
+cuda_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared)
+{
+  lychee_cuda_batch_describe (((CudaBackend *) backend)->batch, n_decoding, n_shared);
 }
 
 static const LycheeBackendClass cuda_class = {
@@ -535,26 +608,24 @@ static const LycheeBackendClass cuda_class = {
   .collect_weights = cuda_collect_weights,
   .run = cuda_run,
   .run_choosing = cuda_run_choosing,
+  .get_sharing = cuda_get_sharing,
+  .hold = cuda_hold,
 };
 
 LycheeBackend *
-lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeGranularity granularity, gboolean packed, gboolean *built, GError **error)
+lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, gboolean packed,
+    gboolean *built, GError **error)
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
   const char *from = g_getenv ("LYCHEE_CUDA_SPARSE_FROM");
   LycheeCudaModel *weights;
+  LycheeCudaBatch *batch;
   CudaBackend *b;
 
   G_STATIC_ASSERT (LYCHEE_CUDA_MAX_TOKENS == LYCHEE_FORWARD_MAX_TOKENS);
   if (!cuda)
     return NULL;
-  if (granularity != LYCHEE_GRANULARITY_TOKEN) {
-    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-        "The CUDA backend has no granularity=chunk: set granularity to token, or backend to cpu");
-    return NULL;
-  }
   if (packed) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend has no packed positions: set positions to absolute, or backend to cpu");
@@ -566,7 +637,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
         "to cpu");
     return NULL;
   }
-  weights = lychee_cuda_weights_get (cuda, model, error);
+  weights = lychee_cuda_weights_get (cuda, model, &batch, error);
   if (!weights)
     return NULL;
   executor = lychee_executor_get (threads); /* knows how many threads are wanted */
@@ -577,6 +648,7 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
   b->model = g_object_ref (model);
   b->parent.n_vocab = lychee_model_get_n_vocab (model);
   b->weights = weights;
+  b->batch = batch;
   b->n_threads = lychee_executor_get_n_threads (executor);
   b->sparse_from = from ? (guint) g_ascii_strtoull (from, NULL, 10) : SPARSE_FROM;
   b->cuda = g_steal_pointer (&cuda);

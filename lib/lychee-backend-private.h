@@ -23,6 +23,10 @@ typedef struct {
   /* NULL: the sampler chooses from the logits. -1: none of these is a number. */
   gboolean (*run_choosing) (LycheeWorker *worker, LycheeCache *cache, const gint32 *ids, guint n,
       LycheeSampler *sampler, gint32 *id, GCancellable *cancellable, GError **error);
+  /* NULL: each token is computed on its own */
+  void (*get_sharing) (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared);
+  /* NULL: caches are where they are; see lychee_holder_hold () */
+  guint (*hold) (LycheeWorker *worker, LycheeCache *cache, GError **error);
 } LycheeBackendClass;
 
 struct _LycheeBackend {
@@ -41,6 +45,6 @@ struct _LycheeWorker {
 LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);
 /* @built: (out): whether there is a module for CUDA devices at all */
 LycheeBackend *lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeGranularity granularity, gboolean packed, gboolean *built, GError **error);
+    gboolean packed, gboolean *built, GError **error);
 
 G_END_DECLS

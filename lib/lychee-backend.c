@@ -9,7 +9,7 @@ G_DEFINE_QUARK (lychee-backend-error-quark, lychee_backend_error)
 
 LycheeBackend *
 lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device,
-    LycheeGranularity granularity, gboolean packed, GError **error)
+    gboolean packed, GError **error)
 {
   g_autoptr (GError) local = NULL;
   LycheeBackend *backend;
@@ -17,8 +17,7 @@ lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, g
 
   if (type == LYCHEE_BACKEND_CPU)
     return lychee_backend_new_cpu (model, threads);
-  backend =
-      lychee_backend_new_cuda (model, threads, cuda_device, granularity, packed, &built, &local);
+  backend = lychee_backend_new_cuda (model, threads, cuda_device, packed, &built, &local);
   if (backend)
     return backend;
   if (type == LYCHEE_BACKEND_CUDA) {
@@ -72,6 +71,15 @@ const char *
 lychee_backend_get_note (LycheeBackend *backend)
 {
   return backend->note;
+}
+
+void
+lychee_backend_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared)
+{
+  *n_decoding = 0;
+  *n_shared = 0;
+  if (backend->klass->get_sharing)
+    backend->klass->get_sharing (backend, n_decoding, n_shared);
 }
 
 LycheeWorker *

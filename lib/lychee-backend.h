@@ -18,12 +18,12 @@ G_BEGIN_DECLS
 typedef struct _LycheeBackend LycheeBackend;
 typedef struct _LycheeWorker LycheeWorker;
 
-/* @threads: of the processor, see lychee_executor_get (). @granularity, @packed: of the caches that
+/* @threads: of the processor, see lychee_executor_get (). @packed: whether the caches are that
  * it will be used with. AUTO never fails: where it takes the processor although a CUDA device was
  * built for, lychee_backend_get_note () says why. CUDA loads the model's weights onto the device,
  * once for all backends of a model. (transfer full) */
 LycheeBackend *lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads,
-    guint cuda_device, LycheeGranularity granularity, gboolean packed, GError **error);
+    guint cuda_device, gboolean packed, GError **error);
 LycheeBackend *lychee_backend_ref (LycheeBackend *backend);
 void lychee_backend_unref (LycheeBackend *backend);
 
@@ -34,6 +34,11 @@ guint lychee_backend_get_piece_tokens (LycheeBackend *backend);
 const char *lychee_backend_get_name (LycheeBackend *backend);
 /* (nullable) (transfer none) */
 const char *lychee_backend_get_note (LycheeBackend *backend);
+
+/* Who decodes a model at the same time, in several threads, shares each read of its weights where
+ * the backend can do that: workers that are at it, and tokens that were decoded together with those
+ * of others. */
+void lychee_backend_get_sharing (LycheeBackend *backend, guint *n_decoding, guint64 *n_shared);
 
 /* A worker belongs to one thread at a time; its attention is dense until it is told otherwise.
  * (transfer full) (nullable): NO_MEMORY */

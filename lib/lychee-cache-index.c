@@ -5,6 +5,7 @@
 #include "lychee-cache-object.h"
 
 #include <math.h>
+#include <string.h>
 
 void
 lychee_cache_get_index_params (LycheeCache *cache, guint i, LycheeIndexParams *params)
@@ -83,9 +84,11 @@ lychee_cache_get_index_bytes (LycheeCache *cache)
 }
 
 void
-lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum)
+lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum, guint64 *n_coarse)
 {
   *sum = (LycheeIndexStats){ 0 };
+  if (n_coarse)
+    memset (n_coarse, 0, cache->n_layers * sizeof *n_coarse);
   g_mutex_lock (&cache->index_lock);
   for (guint i = 0; cache->indexes && i < cache->n_layers * cache->n_kv_heads; i++) {
     LycheeIndexStats stats;
@@ -95,6 +98,8 @@ lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum)
     lychee_index_get_stats (cache->indexes[i], &stats);
     sum->n_leaves += stats.n_leaves;
     sum->n_coarse += stats.n_coarse;
+    if (n_coarse)
+      n_coarse[i / cache->n_kv_heads] += stats.n_coarse;
     sum->depth = MAX (sum->depth, stats.depth);
   }
   g_mutex_unlock (&cache->index_lock);

@@ -58,8 +58,9 @@ const LycheeCacheIndexing *lychee_cache_get_indexing (LycheeCache *cache); /* NU
 /* NULL: a local layer */
 LycheeIndex *lychee_cache_get_index (LycheeCache *cache, guint layer, guint kv_head);
 guint64 lychee_cache_get_index_bytes (LycheeCache *cache);
-/* Leaves and coarse nodes of all indexes, and the greatest depth. */
-void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum);
+/* Leaves and coarse nodes of all indexes, and the greatest depth; @n_coarse: (nullable): [n_layers]
+ * the coarse nodes of each. */
+void lychee_cache_describe_index (LycheeCache *cache, LycheeIndexStats *sum, guint64 *n_coarse);
 
 /* How keys and values are kept, f16 unless set. Only while the cache is empty; forks have the same.
  */
@@ -97,6 +98,9 @@ guint lychee_cache_get_rope_context (LycheeCache *cache);
  * there are more than the model was trained for. Forks are the same. */
 void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
 gboolean lychee_cache_get_packed (LycheeCache *cache);
+/* Takes that back: positions are absolute, of at most @max_tokens. Only while keys were not turned
+ * back. */
+void lychee_cache_keep_absolute (LycheeCache *cache, guint max_tokens);
 /* Turns back all keys but those of @local layers [n_layers] (nullable), which @packed says how to.
  * FALSE with NO_MEMORY, which can only be where forks share pages: nothing has changed then.
  * Belongs to the appending thread. Only emptying the cache undoes it. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-chunk-private.h"
 #include "lychee-chunker.h"
 
 #include "lychee-drift.h"
@@ -282,6 +283,21 @@ keep_peak (LycheeChunker *chunker, float peak)
   chunker->closed_peaks[PEAK_TOKENS - 1] = peak;
 }
 
+/* Notes where token @i begins, if it is the first of a cue that begins later than the one before,
+ * which began at @before. A token that has bytes of both is the earlier one's. */
+static void
+note_part (LycheeChunker *chunker, guint i, guint64 before, const char *text, GArray *parts)
+{
+  const OpenToken *token = get_token (chunker, i);
+  LycheeChunkPart part = { token->pts, i, 0 };
+
+  if (before == LYCHEE_TIME_NONE || token->pts <= before)
+    return;
+  part.byte = get_token (chunker, i - 1)->end - chunker->start;
+  if (g_utf8_validate (text, part.byte, NULL))
+    g_array_append_val (parts, part);
+}
+
 /* Closes the first @n open tokens into a chunk. */
 static void
 close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray *chunks)
@@ -289,6 +305,8 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   gsize end = get_token (chunker, n - 1)->end;
   guint64 pts = LYCHEE_TIME_NONE, end_time = LYCHEE_TIME_NONE, duration = LYCHEE_TIME_NONE;
   g_autofree char *text = g_strndup (chunker->text->str + chunker->start, end - chunker->start);
+  g_autoptr (GArray) parts = g_array_new (FALSE, FALSE, sizeof (LycheeChunkPart));
+  guint64 last = LYCHEE_TIME_NONE;
   gsize keep;
 
   g_array_set_size (chunker->ids, 0);
@@ -301,6 +319,8 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
       continue;
     if (pts == LYCHEE_TIME_NONE)
       pts = token->pts;
+    note_part (chunker, i, last, text, parts);
+    last = token->pts;
     if (token->duration != LYCHEE_TIME_NONE) {
       guint64 token_end = token->duration < LYCHEE_TIME_NONE - token->pts
                               ? token->pts + token->duration
@@ -313,9 +333,10 @@ close_chunk (LycheeChunker *chunker, guint n, LycheeBoundary boundary, GPtrArray
   if (end_time != LYCHEE_TIME_NONE)
     duration = end_time > pts ? end_time - pts : 0;
 
-  g_ptr_array_add (chunks, lychee_chunk_new ((const gint32 *) chunker->ids->data, n, text,
+  g_ptr_array_add (chunks, lychee_chunk_new_in_parts ((const gint32 *) chunker->ids->data, n, text,
                                get_token (chunker, n - 1)->speaker, pts, duration, boundary,
-                               get_token (chunker, n - 1)->drift, chunker->number++));
+                               get_token (chunker, n - 1)->drift, chunker->number++,
+                               (const LycheeChunkPart *) parts->data, parts->len));
 
   g_array_remove_range (chunker->tokens, 0, n);
   chunker->n_settled -= MIN (n, chunker->n_settled);
@@ -580,6 +601,47 @@ lychee_chunker_drain (LycheeChunker *chunker, GPtrArray *chunks)
   g_return_if_fail (chunks != NULL);
 
   close_all (chunker, LYCHEE_BOUNDARY_END, chunks);
+}
+
+/**
+ * lychee_chunker_hasten:
+ * @chunker: a chunker
+ * @n_tokens: how many of the open tokens must not wait any longer
+ * @chunks: (element-type LycheeChunk): where the chunks are appended (transfer full)
+ *
+ * Closes chunks until the first @n_tokens open tokens are in one. Each ends at the best place that
+ * there is up to now; the rest stays open, and what is said about its places may yet change. Where
+ * these are all, as lychee_chunker_drain(): nothing was said for a while.
+ */
+void
+lychee_chunker_hasten (LycheeChunker *chunker, guint n_tokens, GPtrArray *chunks)
+{
+  guint max, min, n_left, n_settled;
+
+  g_return_if_fail (LYCHEE_IS_CHUNKER (chunker));
+  g_return_if_fail (chunks != NULL);
+
+  if (n_tokens >= chunker->tokens->len && chunker->n_partial == 0) {
+    close_all (chunker, LYCHEE_BOUNDARY_END, chunks);
+    return;
+  }
+  max = chunker->max_tokens;
+  min = MIN (chunker->min_tokens, max);
+  n_left = chunker->tokens->len - MIN (n_tokens, chunker->tokens->len);
+  n_settled = chunker->n_settled;
+  for (guint i = n_settled; i < chunker->tokens->len; i++)
+    settle_place (chunker, i);
+  while (chunker->tokens->len > n_left) {
+    /* Of the last place it is not known what it is before more is said. */
+    guint n_known = chunker->tokens->len - 1;
+    guint n = find_end (chunker, min, MIN (n_known, max));
+
+    if (n == 0)
+      n = n_known >= min ? find_best (chunker, min, MIN (n_known, max)) : n_known + 1;
+    close_before (chunker, n, chunks);
+    n_settled -= MIN (n, n_settled);
+  }
+  chunker->n_settled = n_settled;
 }
 
 /**

@@ -42,6 +42,8 @@ LYCHEE_API void lychee_chunker_push (
     LycheeChunker *chunker, const LycheeChunkerToken *token, GPtrArray *chunks);
 /* Closes the open tokens into chunks with boundary END. */
 LYCHEE_API void lychee_chunker_drain (LycheeChunker *chunker, GPtrArray *chunks);
+/* Closes chunks until the first @n_tokens open tokens are in one, at the best places there are. */
+LYCHEE_API void lychee_chunker_hasten (LycheeChunker *chunker, guint n_tokens, GPtrArray *chunks);
 /* Forgets the open tokens; chunk numbers start at 0 again. */
 LYCHEE_API void lychee_chunker_reset (LycheeChunker *chunker);
 LYCHEE_API guint lychee_chunker_get_n_open (LycheeChunker *chunker);

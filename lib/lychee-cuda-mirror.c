@@ -2,7 +2,7 @@
 
 #include "lychee-cuda-mirror.h"
 
-#include "lychee-index-private.h"
+#include "lychee-index-chunks-private.h"
 
 #include <string.h>
 
@@ -154,7 +154,8 @@ lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCach
 }
 
 void
-lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n)
+lychee_cuda_mirror_store (
+    LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n, guint at, guint n_rows)
 {
   guint first = lychee_cache_get_length (cache), n_layers = lychee_cache_get_n_layers (cache);
   guint n_kv_heads = lychee_cache_get_n_kv_heads (cache);
@@ -162,14 +163,14 @@ lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *r
 
   for (guint layer = 0; layer < n_layers; layer++)
     for (guint value = 0; value < 2; value++)
-      for (guint head = 0; head < n_kv_heads; head++) {
+      for (guint head = 0; head < n_kv_heads; head++, rows += n_rows * dim) {
         LycheeRows own;
 
         lychee_cache_get_rows (cache, layer, head, &own);
-        for (guint t = 0; t < n; t++, rows += dim)
+        for (guint t = 0; t < n; t++)
           memcpy (
               lychee_cache_get_writable (cache, layer, head, first + t) + value * own.value_offset,
-              rows, dim * sizeof *rows);
+              rows + (at + t) * dim, dim * sizeof *rows);
       }
   g_mutex_lock (&cuda->peers_lock);
   for (guint row = first; row < first + n; row++) {
@@ -182,13 +183,13 @@ lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *r
 
 /* The index */
 
-/* A coarse node on the device; under the device's lock. */
+/* A coarse node, or a unit of chunks, on the device; under the device's lock. */
 typedef struct {
-  LycheeNode *node; /* a reference: while there is one, its address stays its own */
+  gpointer node; /* a reference: while there is one, its address stays its own */
+  void (*node_unref) (gpointer node);
   guint refs;
   gsize size;
   gpointer memory;
-  gboolean fresh; /* not yet copied */
 } Record;
 
 static void
@@ -198,7 +199,7 @@ record_unref (LycheeCuda *cuda, Record *record)
     return;
   g_hash_table_remove (cuda->records, record->node);
   lychee_cuda_free_record (cuda, record->size, record->memory);
-  lychee_node_unref (record->node);
+  record->node_unref (record->node);
   g_free (record);
 }
 
@@ -301,6 +302,57 @@ pack_record (const LycheeIndex *index, const LycheeBranch *branch, guint child, 
   }
 }
 
+static gsize
+unit_size (const LycheeChunkBlock *block, guint dim)
+{
+  return sizeof (LycheeCudaUnit) + 2 * dim +
+         block->n_clusters * (sizeof (LycheeCudaCluster) + dim / 2) +
+         block->n_items * sizeof (LycheeCudaItem);
+}
+
+/* The same for a unit of an index with granularity chunk. */
+static void
+pack_unit (const LycheeIndex *index, guint at, guint8 *to)
+{
+  const LycheeChunkIndex *chunks = index->chunks;
+  const LycheeChunkBlock *block = chunks->block[at];
+  guint dim = index->params.head_dim, n = block->n_clusters, first_item = 0;
+  const guint16 *halves = (const guint16 *) (gconstpointer) block->data;
+  const guint8 *counts = block->data + 4 * n, *codes = block->data + 5 * n;
+  const guint8 *items = codes + (gsize) n * dim / 2;
+  LycheeCudaUnit unit = {
+    .scale = chunks->scale[at],
+    .radius = chunks->radius[at],
+    .base_scale = chunks->base_scale[at],
+    .n_clusters = n,
+    .n_items = block->n_items,
+  };
+  guint8 *to_items;
+
+  memcpy (to, &unit, sizeof unit);
+  to += sizeof unit;
+  memcpy (to, chunks->code + (gsize) at * dim, dim);
+  memcpy (to + dim, chunks->base + (gsize) at * dim, dim);
+  to += 2 * dim;
+  to_items = to + n * (sizeof (LycheeCudaCluster) + dim / 2);
+  for (guint i = 0; i < n; i++, to += sizeof (LycheeCudaCluster)) {
+    LycheeCudaCluster cluster = { .n_items = counts[i], .first_item = (guint16) first_item };
+
+    index->kernels->f16_to_f32 (halves + i, &cluster.scale, 1);
+    index->kernels->f16_to_f32 (halves + n + i, &cluster.radius, 1);
+    for (guint j = 0; j < counts[i]; j++, items += block->id_bytes + 1) {
+      LycheeCudaItem item = { lychee_node_id (items, block->id_bytes, 0), items[block->id_bytes] };
+
+      memcpy (to_items, &item, sizeof item);
+      to_items += sizeof item;
+      cluster.n_rows += item.n_rows;
+    }
+    first_item += counts[i];
+    memcpy (to, &cluster, sizeof cluster);
+  }
+  memcpy (to, codes, (gsize) n * dim / 2);
+}
+
 typedef struct {
   LycheeCuda *cuda;
   const LycheeIndex *index;
@@ -311,11 +363,10 @@ typedef struct {
   GPtrArray *packed; /* what is to be copied for these */
 } Walk;
 
-/* With the device's lock. */
+/* Lists the record of @node, if there is one. With the device's lock. */
 static gboolean
-walk_node (Walk *w, const LycheeBranch *branch, guint child, GError **error)
+walk_known (Walk *w, gconstpointer node)
 {
-  LycheeNode *node = branch->child[child];
   Record *record = NULL;
 
   for (guint ahead = 0; w->old && ahead < 3 && w->at + ahead < w->old->len && !record; ahead++)
@@ -325,36 +376,117 @@ walk_node (Walk *w, const LycheeBranch *branch, guint child, GError **error)
     }
   if (!record)
     record = g_hash_table_lookup (w->cuda->records, node);
-  if (!record) {
-    gsize size = record_size (node, w->index->params.head_dim);
-    gpointer memory = lychee_cuda_alloc_record (w->cuda, size, error);
-    guint8 *packed;
-
-    if (!memory)
-      return FALSE;
-    record = g_new0 (Record, 1);
-    record->node = lychee_node_ref (node);
-    record->size = size;
-    record->memory = memory;
-    packed = g_malloc (size);
-    pack_record (w->index, branch, child, packed);
-    g_hash_table_insert (w->cuda->records, node, record);
-    g_ptr_array_add (w->fresh, record);
-    g_ptr_array_add (w->packed, packed);
-  }
+  if (!record)
+    return FALSE;
   record->refs++;
   g_ptr_array_add (w->records, record);
   return TRUE;
 }
 
+/* Makes the record of @node, whose reference it takes; the caller fills what is returned (transfer
+ * none). (nullable) */
+static guint8 *
+walk_fresh (Walk *w, gpointer node, void (*node_unref) (gpointer node), gsize size, GError **error)
+{
+  Record *record;
+  gpointer memory = NULL;
+
+  if (size <= LYCHEE_CUDA_MAX_RECORD)
+    memory = lychee_cuda_alloc_record (w->cuda, size, error);
+  else
+    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+        "The index is larger than the CUDA backend can hold: set backend to cpu");
+  if (!memory) {
+    node_unref (node);
+    return NULL;
+  }
+  record = g_new (Record, 1);
+  *record = (Record){ node, node_unref, 1, size, memory };
+  g_hash_table_insert (w->cuda->records, node, record);
+  g_ptr_array_add (w->records, record);
+  g_ptr_array_add (w->fresh, record);
+  g_ptr_array_add (w->packed, g_malloc (size));
+  return w->packed->pdata[w->packed->len - 1];
+}
+
+static void
+unref_node (gpointer node)
+{
+  lychee_node_unref (node);
+}
+
+static void
+unref_block (gpointer block)
+{
+  lychee_chunk_block_unref (block);
+}
+
 static gboolean
 walk_branch (Walk *w, const LycheeBranch *branch, GError **error)
 {
-  for (guint i = 0; branch && i < branch->n; i++)
-    if (!(branch->level > 1 ? walk_branch (w, branch->child[i], error)
-                            : walk_node (w, branch, i, error)))
+  guint dim = w->index->params.head_dim;
+  guint8 *packed;
+
+  for (guint i = 0; branch && i < branch->n; i++) {
+    LycheeNode *node = branch->child[i];
+
+    if (branch->level > 1) {
+      if (!walk_branch (w, branch->child[i], error))
+        return FALSE;
+      continue;
+    }
+    if (walk_known (w, node))
+      continue;
+    packed = walk_fresh (w, lychee_node_ref (node), unref_node, record_size (node, dim), error);
+    if (!packed)
       return FALSE;
+    pack_record (w->index, branch, i, packed);
+  }
   return TRUE;
+}
+
+static gboolean
+walk_units (Walk *w, GError **error)
+{
+  const LycheeChunkIndex *chunks = w->index->chunks;
+  guint8 *packed;
+
+  for (guint i = 0; i < chunks->n; i++) {
+    LycheeChunkBlock *block = chunks->block[i];
+
+    if (walk_known (w, block))
+      continue;
+    packed = walk_fresh (w, lychee_chunk_block_ref (block), unref_block,
+        unit_size (block, w->index->params.head_dim), error);
+    if (!packed)
+      return FALSE;
+    pack_unit (w->index, i, packed);
+  }
+  return TRUE;
+}
+
+/* What a search finds an index by: the addresses of its records, and of chunks where each one's
+ * clusters begin. (transfer full) */
+static gpointer
+make_list (const LycheeIndex *index, const GPtrArray *records, gsize *size)
+{
+  const LycheeChunkIndex *chunks = index->chunks;
+  gpointer *list;
+  guint32 *first;
+
+  *size = records->len * sizeof *list;
+  if (chunks)
+    *size += (chunks->n + 1) * sizeof *first;
+  list = g_malloc (*size);
+  for (guint i = 0; i < records->len; i++)
+    list[i] = ((Record *) records->pdata[i])->memory;
+  if (!chunks)
+    return list;
+  first = (guint32 *) (list + records->len);
+  first[0] = 0;
+  for (guint i = 0; i < chunks->n; i++)
+    first[i + 1] = first[i] + chunks->block[i]->n_clusters;
+  return list;
 }
 
 /* With the device's lock: lists an index's records anew, and what of them is to be copied. */
@@ -366,10 +498,10 @@ renew_image (LycheeCuda *cuda, const LycheeIndex *index, Image *image, GPtrArray
   g_autoptr (GPtrArray) fresh = g_ptr_array_new ();
   guint before = packed->len;
   Walk walk = { cuda, index, image->records, 0, records, fresh, packed };
+  gpointer list;
   gsize size;
-  gpointer *list;
 
-  if (!walk_branch (&walk, index->root, error)) {
+  if (!(index->chunks ? walk_units (&walk, error) : walk_branch (&walk, index->root, error))) {
     for (guint i = 0; i < records->len; i++)
       record_unref (cuda, records->pdata[i]);
     return FALSE;
@@ -383,7 +515,8 @@ renew_image (LycheeCuda *cuda, const LycheeIndex *index, Image *image, GPtrArray
     record_unref (cuda, image->records->pdata[i]);
   g_clear_pointer (&image->records, g_ptr_array_unref);
   image->records = g_steal_pointer (&records);
-  size = image->records->len * sizeof (gpointer);
+  list = make_list (index, image->records, &size);
+  g_ptr_array_add (packed, list);
   if (size > image->list_size) {
     gsize grown = MIN (MAX (size + size / 2, 512), LYCHEE_CUDA_MAX_RECORD);
     gpointer memory = size <= grown ? lychee_cuda_alloc_record (cuda, grown, error) : NULL;
@@ -400,13 +533,8 @@ renew_image (LycheeCuda *cuda, const LycheeIndex *index, Image *image, GPtrArray
     image->list = memory;
     image->list_size = grown;
   }
-  if (size > 0) {
-    list = g_new (gpointer, image->records->len);
-    for (guint i = 0; i < image->records->len; i++)
-      list[i] = ((Record *) image->records->pdata[i])->memory;
-    g_ptr_array_add (packed, list);
+  if (size > 0)
     upload_add (upload, image->list, list, size);
-  }
   image->version = index->version;
   image->known = TRUE;
   return TRUE;
@@ -427,7 +555,7 @@ lychee_cuda_mirror_find_indexes (LycheeCuda *cuda, LycheeCache *cache, LycheeCud
     heads[i] = (LycheeCudaHead){ 0 };
     if (!index)
       continue;
-    all = images[i].known && images[i].version == index->version && index->root;
+    all = images[i].known && images[i].version == index->version && (index->root || index->chunks);
     if (all)
       heads[i] =
           (LycheeCudaHead){ images[i].list, images[i].records->len, index->begin, index->end, 0 };

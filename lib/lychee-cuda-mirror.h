@@ -14,8 +14,10 @@ G_BEGIN_DECLS
  * page, NULL where it was forgotten. */
 gboolean lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache,
     guint n, GPtrArray *pages, GError **error);
-/* Copies what a pass computed, [layers][K, V][kv-heads][n][head-dim], into the host's pages. */
-void lychee_cuda_mirror_store (LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n);
+/* Copies what a pass computed, [layers][K, V][kv-heads][n_rows][head-dim], into the host's pages:
+ * @n rows from @at on are the cache's. */
+void lychee_cuda_mirror_store (
+    LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n, guint at, guint n_rows);
 
 /* The indexes of all layers, as far as the device has them; FALSE: not all of them as they are now.
  * @heads: [n_layers][n_kv_heads], without nodes for layers that have no index. */

@@ -10,6 +10,7 @@
 typedef struct {
   LycheeCuda *cuda;
   LycheeCudaModel *model;
+  LycheeCudaBatch *batch;
 } Weights;
 
 static void
@@ -17,6 +18,7 @@ weights_free (gpointer data)
 {
   Weights *weights = data;
 
+  lychee_cuda_batch_free (weights->batch);
   weights->cuda->api->model_free (weights->model);
   lychee_cuda_unref (weights->cuda);
   g_free (weights);
@@ -163,7 +165,8 @@ load (LycheeCuda *cuda, LycheeModel *model, GError **error)
     return NULL;
   }
   weights = g_new (Weights, 1);
-  *weights = (Weights){ lychee_cuda_ref (cuda), on_device };
+  *weights = (Weights){ lychee_cuda_ref (cuda), on_device,
+    lychee_cuda_batch_new (cuda, on_device, hp->n_rot / 2 + 1) };
   if (set_all (weights, model, error))
     return weights;
   weights_free (weights);
@@ -171,7 +174,8 @@ load (LycheeCuda *cuda, LycheeModel *model, GError **error)
 }
 
 LycheeCudaModel *
-lychee_cuda_weights_get (LycheeCuda *cuda, LycheeModel *model, GError **error)
+lychee_cuda_weights_get (
+    LycheeCuda *cuda, LycheeModel *model, LycheeCudaBatch **batch, GError **error)
 {
   static GMutex lock;
   g_autofree char *key = g_strdup_printf ("lychee-cuda-weights-%u", cuda->ordinal);
@@ -185,5 +189,7 @@ lychee_cuda_weights_get (LycheeCuda *cuda, LycheeModel *model, GError **error)
       g_object_set_data_full (G_OBJECT (model), key, weights, weights_free);
   }
   g_mutex_unlock (&lock);
+  if (weights)
+    *batch = weights->batch;
   return weights ? weights->model : NULL;
 }

@@ -17,6 +17,7 @@ G_DEFINE_ENUM_TYPE (LycheeCacheType, lychee_cache_type,
     G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_TYPE_Q8_0, "q8_0"))
 
 G_DEFINE_ENUM_TYPE (LycheePositions, lychee_positions,
+    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_AUTO, "auto"),
     G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_ABSOLUTE, "absolute"),
     G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_PACKED, "packed"))
 

@@ -70,15 +70,18 @@ LYCHEE_API GType lychee_cache_type_get_type (void);
 
 /**
  * LycheePositions:
+ * @LYCHEE_POSITIONS_AUTO: packed where nobody says how long the transcript may become, and the
+ * processor computes; else absolute
  * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
  * than the model was trained for, YaRN stretches them
  * @LYCHEE_POSITIONS_PACKED: what is read of a transcript gets positions when it is read, never more
- * than the model was trained for: a transcript may have any length. Beyond the model's positions,
- * reading is always sparse
+ * than the model was trained for: a transcript may have any length. Up to the model's positions all
+ * is as with absolute ones; beyond, reading is always sparse
  *
  * How the model's positions go with a transcript's length.
  */
 typedef enum {
+  LYCHEE_POSITIONS_AUTO,
   LYCHEE_POSITIONS_ABSOLUTE,
   LYCHEE_POSITIONS_PACKED,
 } LycheePositions;

@@ -10,7 +10,7 @@
  * next; those from 3 to 7 tenths of the depth find things. */
 #define FIRST_TENTH 3
 #define LAST_TENTH 7
-#define ANSWER_FACTOR 0.2
+#define ANSWER_FACTOR 0.1
 /* Shares so far below a chunk's fair one count as that: the logarithm of nothing says nothing. */
 #define LEAST_SHARE 0.04
 /* So few of many are inserted one by one into what is to be the best. */

@@ -244,10 +244,12 @@ is_balanced (Strip *strip, const char *name, gsize length, gboolean closing, con
   return TRUE;
 }
 
-/* Handles the tag at @at, which is "<". Returns its length, 0 where it is none. */
+/* Handles the tag or comment at @at, which is "<". Returns its length, 0 where it is none. */
 static gsize
 take_tag (Strip *strip, const char *at)
 {
+  const char *comment_end =
+      g_str_has_prefix (at, "<!--") ? g_strstr_len (at + 4, MAX_TAG_LENGTH, "-->") : NULL;
   gsize length = span_until (at + 1, "<>") + 2;
   gboolean closing = at[1] == '/';
   const char *name = at + 1 + closing;
@@ -256,6 +258,8 @@ take_tag (Strip *strip, const char *at)
   gsize class_length;
   gboolean voice;
 
+  if (comment_end != NULL)
+    return comment_end + 3 - at;
   if (length > MAX_TAG_LENGTH || *end != '>')
     return 0;
   if (g_ascii_isdigit (*name) && strspn (name, "0123456789:.") == (gsize) (end - name))

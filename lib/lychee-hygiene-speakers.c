@@ -375,6 +375,20 @@ read_name (const char **text, LycheeLabel *label)
   return TRUE;
 }
 
+/* "Q. Where were you?", as courts' reporters write. */
+static gboolean
+read_letter (const char **text, LycheeLabel *label)
+{
+  const char *at = *text;
+
+  if ((*at != 'Q' && *at != 'A') || at[1] != '.' || (at[2] != ' ' && at[2] != '\t'))
+    return FALSE;
+  label->strength = LYCHEE_LABEL_LETTER;
+  label->name = g_strndup (at, 1);
+  *text = skip_spaces (at + 2);
+  return TRUE;
+}
+
 /* ">>", ">>>"; not what is before it, if that is part of it. */
 static gboolean
 read_turn (const char **text, gboolean at_line_start)
@@ -418,10 +432,11 @@ lychee_hygiene_find_labels (const char *text, gboolean at_line_start)
     }
     if (*at == '>' && read_turn (&at, at_line_start)) {
       found = TRUE;
+      /* What looks like a name behind the mark of a turn is one. */
       if (!read_bracketed (&at, &label) && read_name (&at, &label))
-        label.strength = MAX (label.strength, LYCHEE_LABEL_NORMAL);
+        label.strength = LYCHEE_LABEL_STRONG;
     } else if (at_line_start) {
-      found = read_bracketed (&at, &label) || read_name (&at, &label);
+      found = read_bracketed (&at, &label) || read_letter (&at, &label) || read_name (&at, &label);
     }
     if (found) {
       label.start = start - text;
@@ -461,18 +476,25 @@ lychee_speaker_evidence_free (LycheeSpeakerEvidence *evidence)
   g_free (evidence);
 }
 
+static guint
+count_name (LycheeSpeakerEvidence *evidence, const char *name)
+{
+  return GPOINTER_TO_UINT (g_hash_table_lookup (evidence->counts, name));
+}
+
 void
 lychee_speaker_evidence_learn (LycheeSpeakerEvidence *evidence, GArray *labels)
 {
   evidence->n_lines++;
-  evidence->n_labelled += labels->len > 0;
+  evidence->n_labelled +=
+      labels->len > 0 && g_array_index (labels, LycheeLabel, 0).strength > LYCHEE_LABEL_LETTER;
   for (guint i = 0; i < labels->len; i++) {
     const char *name = g_array_index (labels, LycheeLabel, i).name;
     guint count;
 
     if (name == NULL)
       continue;
-    count = GPOINTER_TO_UINT (g_hash_table_lookup (evidence->counts, name));
+    count = count_name (evidence, name);
     if (count > 0 || g_hash_table_size (evidence->counts) < MAX_NAMES)
       g_hash_table_replace (
           evidence->counts, g_strdup (name), GUINT_TO_POINTER (MIN (count + 1, G_MAXINT)));
@@ -482,8 +504,10 @@ lychee_speaker_evidence_learn (LycheeSpeakerEvidence *evidence, GArray *labels)
 gboolean
 lychee_speaker_evidence_recurs (LycheeSpeakerEvidence *evidence, const LycheeLabel *label)
 {
+  if (label->strength == LYCHEE_LABEL_LETTER)
+    return count_name (evidence, "Q") >= 2 && count_name (evidence, "A") >= 2;
   return label->name == NULL || label->strength == LYCHEE_LABEL_STRONG ||
-         GPOINTER_TO_UINT (g_hash_table_lookup (evidence->counts, label->name)) >= 2;
+         count_name (evidence, label->name) >= 2;
 }
 
 /* @complete: nothing more is to be learned. */
@@ -495,6 +519,8 @@ lychee_speaker_evidence_accepts (
 
   if (lychee_speaker_evidence_recurs (evidence, label))
     return TRUE;
+  if (label->strength == LYCHEE_LABEL_LETTER)
+    return FALSE;
   if (complete)
     return usual && (evidence->n_labelled >= 2 || label->strength >= LYCHEE_LABEL_NORMAL);
   /* It may come again. */

@@ -33,15 +33,20 @@ branch_reserve (LycheeIndex *index, LycheeBranch *branch, guint capacity)
   branch->child = (gpointer) p;
   p += capacity * sizeof (gpointer);
   branch->scale = (gpointer) p;
-  branch->minus_half = branch->scale + capacity;
-  branch->count = branch->minus_half + capacity;
+  branch->count = branch->scale + capacity;
   branch->log_count = branch->count + capacity;
-  branch->value_scale = branch->level == 1 ? branch->log_count + capacity : NULL;
-  p = (gpointer) (branch->log_count + (branch->level == 1 ? 2 : 1) * capacity);
+  p = (gpointer) (branch->log_count + capacity);
+  if (branch->level == 1) {
+    branch->n_leaves = (gpointer) p;
+    p += capacity * sizeof *branch->n_leaves;
+  }
+  /* So far, and the codes, what a search reads: fetched as one. */
   branch->code = (gpointer) p;
-  branch->value_code = branch->level == 1 ? branch->code + (gsize) capacity * dim : NULL;
-  branch->n_leaves =
-      branch->level == 1 ? (gpointer) (branch->value_code + (gsize) capacity * dim) : NULL;
+  branch->minus_half = (gpointer) (branch->code + (gsize) capacity * dim);
+  if (branch->level == 1) {
+    branch->value_scale = branch->minus_half + capacity;
+    branch->value_code = (gpointer) (branch->value_scale + capacity);
+  }
   if (n > 0) {
     memcpy (branch->child, old.child, n * sizeof *old.child);
     memcpy (branch->scale, old.scale, n * sizeof (float));

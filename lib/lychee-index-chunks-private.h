@@ -36,6 +36,9 @@ lychee_chunk_block_size (guint dim, guint n_clusters, guint n_items, guint id_by
   return sizeof (LycheeChunkBlock) + n_clusters * (5 + dim / 2) + (gsize) n_items * (id_bytes + 1);
 }
 
+/* They never change: whoever has a reference may read one. */
+LycheeChunkBlock *lychee_chunk_block_ref (LycheeChunkBlock *block);
+void lychee_chunk_block_unref (LycheeChunkBlock *block);
 /* Room for @capacity units. */
 void lychee_chunks_reserve (LycheeChunkIndex *chunks, guint dim, guint capacity);
 

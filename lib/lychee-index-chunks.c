@@ -40,8 +40,15 @@ units_size (guint dim, guint capacity)
   return capacity * (sizeof (LycheeChunkBlock *) + 3 * sizeof (float) + 2 * dim);
 }
 
-static void
-block_unref (LycheeChunkBlock *block)
+LycheeChunkBlock *
+lychee_chunk_block_ref (LycheeChunkBlock *block)
+{
+  g_atomic_int_inc (&block->refs);
+  return block;
+}
+
+void
+lychee_chunk_block_unref (LycheeChunkBlock *block)
 {
   if (g_atomic_int_dec_and_test (&block->refs))
     g_free (block);
@@ -76,8 +83,7 @@ lychee_chunks_copy (const LycheeIndex *index)
   memcpy (copy->code, from->code, (gsize) from->n * dim);
   memcpy (copy->base, from->base, (gsize) from->n * dim);
   for (guint i = 0; i < from->n; i++) {
-    copy->block[i] = from->block[i];
-    g_atomic_int_inc (&copy->block[i]->refs);
+    copy->block[i] = lychee_chunk_block_ref (from->block[i]);
   }
   return copy;
 }
@@ -94,7 +100,7 @@ lychee_chunks_free (LycheeChunkIndex *chunks)
   if (!chunks)
     return;
   for (guint i = 0; i < chunks->n; i++)
-    block_unref (chunks->block[i]);
+    lychee_chunk_block_unref (chunks->block[i]);
   g_free (chunks->block);
   g_free (chunks->scale);
   g_free (chunks->radius);
@@ -514,7 +520,7 @@ append_item (LycheeIndex *index, const LycheeRows *rows, guint32 first, guint n)
     split_unit (index, rows, &unit, at);
   else
     unit_write (index, rows, &unit, at, old);
-  block_unref (old);
+  lychee_chunk_block_unref (old);
   unit_clear (&unit);
 }
 
@@ -566,7 +572,7 @@ lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guin
     if (unit.clusters->len == 0) {
       guint last = --chunks->n;
 
-      block_unref (old);
+      lychee_chunk_block_unref (old);
       chunks->block[at] = chunks->block[last];
       chunks->scale[at] = chunks->scale[last];
       chunks->radius[at] = chunks->radius[last];
@@ -578,7 +584,7 @@ lychee_chunks_cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guin
       /* Clusters may have moved to others' places: none keeps its code. */
       unit_rebase (index, &unit, at);
       unit_write (index, rows, &unit, at, NULL);
-      block_unref (old);
+      lychee_chunk_block_unref (old);
     }
     unit_clear (&unit);
   }

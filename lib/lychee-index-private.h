@@ -229,8 +229,10 @@ lychee_find_largest (const float *x, guint n)
 static inline void
 lychee_prefetch (gconstpointer p, gsize size)
 {
-  for (gsize i = 0; i < size; i += 64)
-    __builtin_prefetch ((const guint8 *) p + i, 0, 2);
+  const guint8 *end = (const guint8 *) p + size;
+
+  for (const guint8 *line = (const guint8 *) p - ((guintptr) p & 63); line < end; line += 64)
+    __builtin_prefetch (line, 0, 2);
 }
 
 /* To the nearest whole number, for |x| below 2^22. */

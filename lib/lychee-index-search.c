@@ -24,11 +24,12 @@ typedef struct {
   const LycheeNode *node;
   const LycheeBranch *branch;
   guint child, place; /* in the branch; among all coarse nodes */
-  guint n_leaves;
+  guint first, n_leaves;
   guint unread; /* rows */
 } Run;
 
-#define STEP 8 /* leaves are taken so many at a time, beyond the end of a node's */
+#define NODES_AHEAD 12 /* opened nodes that are being fetched */
+#define STEP 8         /* leaves are taken so many at a time, beyond the end of a node's */
 
 typedef struct {
   Buffer branches; /* BranchPlace */
@@ -47,9 +48,9 @@ typedef struct {
   Buffer leaf_scale;             /* float */
   Buffer leaf_count;             /* float, rows */
   Buffer leaf_spread;            /* float */
-  Buffer leaf_left;              /* float, the part of them that is not read */
   Buffer leaf_z;                 /* float [n_queries][leaf_stride] */
-  Buffer leaf_weight, leaf_rank; /* the same */
+  Buffer leaf_weight, leaf_rank; /* the same; of what is unread in the end */
+  Buffer leaf_read; /* guint32, rows to read of those that were chosen, in their order */
   /* Of each query: */
   Buffer most, leaf_most; /* float */
   Buffer unread;          /* float, the sum of its weights in the end */
@@ -100,10 +101,10 @@ lychee_selection_free (LycheeSelection *selection)
   g_free (scratch->leaf_scale.data);
   g_free (scratch->leaf_count.data);
   g_free (scratch->leaf_spread.data);
-  g_free (scratch->leaf_left.data);
   g_free (scratch->leaf_z.data);
   g_free (scratch->leaf_weight.data);
   g_free (scratch->leaf_rank.data);
+  g_free (scratch->leaf_read.data);
   g_free (scratch->most.data);
   g_free (scratch->leaf_most.data);
   g_free (scratch->unread.data);
@@ -126,12 +127,12 @@ lychee_selection_get_bytes (const LycheeSelection *selection)
   return bytes;
 }
 
-/* What scoring reads of a branch: from the scales to the codes. */
+/* What is searched of a branch. */
 static inline void
 prefetch_branch (const LycheeBranch *branch, guint dim)
 {
-  lychee_prefetch (branch->scale,
-      (gsize) ((const guint8 *) branch->code - (guint8 *) branch->scale) + (gsize) branch->n * dim);
+  lychee_prefetch (branch->block,
+      (gsize) ((const guint8 *) branch->code - (guint8 *) branch->block) + (gsize) branch->n * dim);
 }
 
 /* Lists the branches of level 1. */
@@ -139,6 +140,8 @@ static void
 list_branches (Scratch *scratch, const LycheeBranch *branch)
 {
   if (branch->level > 1) {
+    for (guint i = 0; i < branch->n; i++)
+      lychee_prefetch (branch->child[i], sizeof *branch);
     for (guint i = 0; i < branch->n; i++)
       list_branches (scratch, branch->child[i]);
     return;
@@ -191,13 +194,14 @@ score_coarse (const LycheeIndex *index, const LycheeQueries *queries, Scratch *s
       need (&scratch->density, n, sizeof *z));
 }
 
-/* Finds the coarse nodes that were chosen and has them fetched. */
-static void
-find_nodes (Scratch *scratch, guint dim, guint n)
+/* Finds the coarse nodes that were chosen; returns how many leaves they have. */
+static guint
+find_nodes (Scratch *scratch, guint n)
 {
   const BranchPlace *branches = scratch->branches.data;
   const guint32 *chosen = scratch->chosen.data;
   Run *runs = need (&scratch->runs, n, sizeof *runs);
+  guint n_all = 0;
 
   for (guint i = 0, at = 0; i < n; i++) {
     const LycheeBranch *branch;
@@ -211,10 +215,18 @@ find_nodes (Scratch *scratch, guint dim, guint n)
     child = chosen[i] - branches[at].first;
     n_rows = (guint) branch->count[child];
     n_leaves = branch->n_leaves[child];
-    runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_leaves, n_rows };
-    lychee_prefetch (runs[i].node, lychee_node_get_size (dim, n_rows, n_leaves, 2));
+    runs[i] = (Run){ branch->child[child], branch, child, chosen[i], n_all, n_leaves, n_rows };
+    n_all += n_leaves;
   }
   scratch->n_opened = n;
+  return n_all;
+}
+
+/* All but the rows' numbers, most of which nobody asks for. */
+static inline void
+prefetch_node (const Run *run, guint dim)
+{
+  lychee_prefetch (run->node, lychee_node_get_size (dim, 0, run->n_leaves, 2));
 }
 
 /* The leaves' densities: of what they would weigh LYCHEE_LEAF_SPREADS nearer to each query. */
@@ -238,71 +250,78 @@ rank_leaves (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *qu
       need (&scratch->unread, n_queries, sizeof *rank), need (&scratch->density, n, sizeof *rank));
 }
 
+/* Lists the leaves of a node, with the logits that their difference from its mean key is to be
+ * added to. STEP are written at a time: what is beyond the node's leaves is nonsense that the next
+ * node's take the place of. */
+static inline void
+list_leaves (Scratch *scratch, guint dim, guint which)
+{
+  const Run *of = (const Run *) scratch->runs.data + which;
+  const LycheeNode *node = of->node;
+  const guint8 *counts = lychee_node_get_counts (node), *spreads = lychee_node_get_spreads (node);
+  const guint16 *scales = lychee_node_get_scales (node);
+  guintptr codes = (guintptr) lychee_node_get_codes (node);
+  const guint8 *node_ids = lychee_node_get_ids (node, dim);
+  guint stride = scratch->leaf_stride, half = dim / 2;
+
+  for (guint leaf = 0; leaf < of->n_leaves; leaf += STEP) {
+    guint to = of->first + leaf;
+    guint32 *run = (guint32 *) scratch->leaf_run.data + to;
+    guintptr *code = (guintptr *) scratch->leaf_code.data + to;
+    const guint8 **ids = (const guint8 **) scratch->leaf_ids.data + to;
+    float *count = (float *) scratch->leaf_count.data + to;
+    float *spread = (float *) scratch->leaf_spread.data + to;
+    float log_count[STEP];
+
+    memcpy ((guint16 *) scratch->leaf_half.data + to, scales + leaf, STEP * sizeof *scales);
+    for (guint j = 0; j < STEP; j++)
+      run[j] = which;
+    for (guint j = 0; j < STEP; j++)
+      code[j] = codes + (leaf + j) * half;
+    for (guint j = 0; j < STEP; j++)
+      count[j] = counts[leaf + j];
+    for (guint j = 0; j < STEP; j++) {
+      spread[j] = lychee_spreads[spreads[leaf + j]];
+      log_count[j] = lychee_log_counts[counts[leaf + j]];
+      ids[j] = node_ids;
+      node_ids += counts[leaf + j] * node->id_bytes;
+    }
+    for (guint h = 0; h < scratch->n_queries; h++) {
+      float mean_z = ((const float *) scratch->z.data)[(gsize) h * scratch->n_coarse + of->place] -
+                     of->branch->log_count[of->child];
+      float *row = (float *) scratch->leaf_z.data + (gsize) h * stride + to;
+
+      for (guint j = 0; j < STEP; j++)
+        row[j] = log_count[j] + mean_z;
+    }
+  }
+}
+
 /* Scores the leaves of the @n coarse nodes that were chosen. */
 static void
 open_nodes (const LycheeIndex *index, Scratch *scratch, const LycheeQueries *queries, guint n,
     gboolean rest)
 {
-  guint dim = queries->head_dim, half = dim / 2, n_queries = queries->n_queries, n_leaves = 0;
-  guint stride, size, at = 0;
-  const float *z = scratch->z.data;
-  const guint8 **code, **ids;
-  float *leaf_z, *count, *spread, *left, *scale;
-  guint32 *run;
-  guint16 *half_scale;
-  const Run *runs;
+  guint dim = queries->head_dim, n_queries = queries->n_queries, n_leaves = find_nodes (scratch, n);
+  guint stride = (n_leaves + 2 * STEP - 1) / STEP * STEP;
+  const Run *runs = scratch->runs.data;
+  const guint8 **code = need (&scratch->leaf_code, stride, sizeof *code);
+  guint16 *half_scale = need (&scratch->leaf_half, stride, sizeof *half_scale);
+  float *scale = need (&scratch->leaf_scale, stride, sizeof *scale);
+  float *count = need (&scratch->leaf_count, stride, sizeof *count);
+  float *leaf_z = need (&scratch->leaf_z, (gsize) stride * n_queries, sizeof *leaf_z);
 
-  find_nodes (scratch, dim, n);
-  runs = scratch->runs.data;
-  for (guint i = 0; i < n; i++)
-    n_leaves += runs[i].n_leaves;
   scratch->n_leaves = n_leaves;
-  scratch->leaf_stride = stride = (n_leaves + 2 * STEP - 1) / STEP * STEP;
-  size = stride;
-  run = need (&scratch->leaf_run, size, sizeof *run);
-  code = need (&scratch->leaf_code, size, sizeof *code);
-  ids = need (&scratch->leaf_ids, size, sizeof *ids);
-  half_scale = need (&scratch->leaf_half, size, sizeof *half_scale);
-  scale = need (&scratch->leaf_scale, size, sizeof *scale);
-  count = need (&scratch->leaf_count, size, sizeof *count);
-  spread = need (&scratch->leaf_spread, size, sizeof *spread);
-  left = need (&scratch->leaf_left, size, sizeof *left);
-  leaf_z = need (&scratch->leaf_z, (gsize) stride * n_queries, sizeof *leaf_z);
+  scratch->leaf_stride = stride;
+  need (&scratch->leaf_run, stride, sizeof (guint32));
+  need (&scratch->leaf_ids, stride, sizeof (const guint8 *));
+  need (&scratch->leaf_spread, stride, sizeof (float));
+  for (guint i = 0; i < MIN (n, NODES_AHEAD); i++)
+    prefetch_node (&runs[i], dim);
   for (guint i = 0; i < n; i++) {
-    const LycheeNode *node = runs[i].node;
-    const guint8 *counts = lychee_node_get_counts (node), *node_ids;
-    const guint8 *spreads = lychee_node_get_spreads (node);
-    const guint8 *node_code = lychee_node_get_codes (node);
-    float log_count[STEP];
-
-    node_ids = lychee_node_get_ids (node, dim);
-    /* What is beyond the node's leaves is nonsense that the next node's take the place of. */
-    for (guint leaf = 0; leaf < runs[i].n_leaves; leaf += STEP, counts += STEP) {
-      guint to = at + leaf;
-
-      memcpy (half_scale + to, lychee_node_get_scales (node) + leaf, STEP * sizeof *half_scale);
-      for (guint j = 0; j < STEP; j++) {
-        run[to + j] = i;
-        code[to + j] = node_code;
-        ids[to + j] = node_ids;
-        count[to + j] = counts[j];
-        spread[to + j] = lychee_spreads[spreads[leaf + j]];
-        left[to + j] = 1;
-        log_count[j] = lychee_log_counts[counts[j]];
-        node_code += half;
-        node_ids += counts[j] * node->id_bytes;
-      }
-      /* The codes are differences from the coarse mean, whose logit is known. */
-      for (guint h = 0; h < n_queries; h++) {
-        float mean_z = z[(gsize) h * scratch->n_coarse + runs[i].place] -
-                       runs[i].branch->log_count[runs[i].child];
-        float *row = leaf_z + (gsize) h * stride + to;
-
-        for (guint j = 0; j < STEP; j++)
-          row[j] = log_count[j] + mean_z;
-      }
-    }
-    at += runs[i].n_leaves;
+    if (i + NODES_AHEAD < n)
+      prefetch_node (&runs[i + NODES_AHEAD], dim);
+    list_leaves (scratch, dim, i);
   }
   index->kernels->f16_to_f32 (half_scale, scale, n_leaves);
   index->kernels->score_packed (queries, code, scale, n_leaves, leaf_z, stride);
@@ -344,28 +363,41 @@ copy_ids (const guint8 *ids, guint id_bytes, guint n, guint32 *to)
   *(Long *) (to + n - 8) = __builtin_convertvector((*(const Short *) (ids + 2 * (n - 8))), Long);
 }
 
-/* Reads the @n leaves that were chosen, the last one in part if the budget ends in it. */
+/* Of the @n leaves that were chosen all rows are read, but of the last one if the budget ends in
+ * it. Returns how many, and has the rows' numbers fetched. */
 static guint
-read_leaves (Scratch *scratch, guint n, guint budget)
+take_leaves (Scratch *scratch, guint n, guint budget)
 {
   const guint32 *chosen = scratch->chosen.data, *run = scratch->leaf_run.data;
   const guint8 *const *ids = scratch->leaf_ids.data;
   const float *count = scratch->leaf_count.data;
-  float *left = scratch->leaf_left.data;
+  guint32 *read = need (&scratch->leaf_read, n, sizeof *read);
   Run *runs = scratch->runs.data;
-  guint32 *rows = scratch->rows.data;
   guint n_read = 0;
 
   for (guint i = 0; i < n; i++) {
-    guint leaf = chosen[i], n_rows = (guint) count[leaf], read = MIN (n_rows, budget - n_read);
+    guint leaf = chosen[i];
     Run *of = &runs[run[leaf]];
 
-    left[leaf] = (float) (n_rows - read) / n_rows;
-    of->unread -= read;
-    copy_ids (ids[leaf], of->node->id_bytes, read, rows + n_read);
-    n_read += read;
+    read[i] = MIN ((guint) count[leaf], budget - n_read);
+    of->unread -= read[i];
+    lychee_prefetch (ids[leaf], read[i] * of->node->id_bytes);
+    n_read += read[i];
   }
   return n_read;
+}
+
+static void
+list_rows (Scratch *scratch, guint n)
+{
+  const guint32 *chosen = scratch->chosen.data, *run = scratch->leaf_run.data;
+  const guint32 *read = scratch->leaf_read.data;
+  const guint8 *const *ids = scratch->leaf_ids.data;
+  const Run *runs = scratch->runs.data;
+  guint32 *to = scratch->rows.data;
+
+  for (guint i = 0; i < n; to += read[i], i++)
+    copy_ids (ids[chosen[i]], runs[run[chosen[i]]].node->id_bytes, read[i], to);
 }
 
 static float
@@ -382,20 +414,36 @@ sum_floats (const float *x, guint n)
   return lychee_sum_lanes (&sums) + sum;
 }
 
-/* Lowers the weights of opened nodes to what was not read of them: the sum over their leaves, in
- * the part that is left; all weights relative to the larger of the largest logits of nodes and of
- * leaves. Returns how many coarse nodes have rows left. */
+/* The sum of @n numbers, which @x has room for a vector after. */
+static inline float
+sum_few (const float *x, guint n)
+{
+  static const gint32 keep[16] = { -1, -1, -1, -1, -1, -1, -1, -1 };
+  LycheeLanes sums = { 0 };
+
+  for (guint i = 0; i < n; i += 8) {
+    LycheeBits bits =
+        *(const LycheeBits *) (x + i) & *(const LycheeBits *) (keep + 8 - MIN (n - i, 8));
+
+    sums += (LycheeLanes) bits;
+  }
+  return lychee_sum_lanes (&sums);
+}
+
+/* Lowers the weights of opened nodes to what was not read of them: the sum over their leaves, of
+ * the
+ * @n_chosen ones in the part that is left; all weights relative to the larger of the largest logits
+ * of nodes and of leaves. Returns how many coarse nodes have rows left. */
 static guint
-lower_weights (Scratch *scratch)
+lower_weights (Scratch *scratch, guint n_chosen)
 {
   const Run *runs = scratch->runs.data;
-  const guint32 *run = scratch->leaf_run.data;
-  const float *left = scratch->leaf_left.data, *leaf_weight = scratch->leaf_weight.data;
-  const float *leaf_most = scratch->leaf_most.data;
+  const float *leaf_most = scratch->leaf_most.data, *count = scratch->leaf_count.data;
+  const guint32 *chosen = scratch->chosen.data, *read = scratch->leaf_read.data;
   guint n = scratch->n_coarse, n_opened = scratch->n_opened, n_read = 0;
   float *weight = scratch->weight.data, *most = scratch->most.data;
+  float *leaf_weight = scratch->leaf_weight.data;
   float *unread = need (&scratch->unread, scratch->n_queries, sizeof *unread);
-  float *sum = need (&scratch->density, n_opened, sizeof *sum);
 
   for (guint h = 0; h < scratch->n_queries; h++, weight += n, leaf_weight += scratch->leaf_stride) {
     float factor = 1;
@@ -410,11 +458,13 @@ lower_weights (Scratch *scratch)
       } else {
         factor = expf (leaf_most[h] - most[h]);
       }
-      memset (sum, 0, n_opened * sizeof *sum);
-      for (guint leaf = 0; leaf < scratch->n_leaves; leaf++)
-        sum[run[leaf]] += leaf_weight[leaf] * left[leaf];
+      for (guint i = 0; i < n_chosen; i++) {
+        float *of = &leaf_weight[chosen[i]];
+
+        *of *= (count[chosen[i]] - (float) read[i]) / count[chosen[i]];
+      }
       for (guint i = 0; i < n_opened; i++)
-        weight[runs[i].place] = sum[i] * factor;
+        weight[runs[i].place] = sum_few (leaf_weight + runs[i].first, runs[i].n_leaves) * factor;
     }
     unread[h] = sum_floats (weight, n);
   }
@@ -426,13 +476,14 @@ lower_weights (Scratch *scratch)
 /* The unread rows of coarse nodes as means: of an opened one, the mean key of what was not read of
  * its leaves. */
 static void
-expand_rest (const LycheeIndex *index, LycheeSelection *selection)
+expand_rest (const LycheeIndex *index, LycheeSelection *selection, guint n_chosen)
 {
   Scratch *scratch = selection->scratch;
   guint dim = index->params.head_dim, n_rest = 0, n_coarse = scratch->n_coarse, leaf = 0;
   const BranchPlace *branches = scratch->branches.data;
   const guint8 *const *code = scratch->leaf_code.data;
-  const float *count = scratch->leaf_count.data, *left = scratch->leaf_left.data;
+  float *count = scratch->leaf_count.data;
+  const guint32 *chosen = scratch->chosen.data, *read = scratch->leaf_read.data;
   const float *scale = scratch->leaf_scale.data;
   const Run *runs = scratch->runs.data;
   guint8 *opened = need (&scratch->density, n_coarse, sizeof *opened);
@@ -440,6 +491,8 @@ expand_rest (const LycheeIndex *index, LycheeSelection *selection)
   float *v = selection->rest_v = need (&scratch->rest_v, (gsize) n_coarse * dim, sizeof *v);
   float *log_n = selection->rest_log_n = need (&scratch->rest_log_n, n_coarse, sizeof *log_n);
 
+  for (guint i = 0; i < n_chosen; i++)
+    count[chosen[i]] -= read[i];
   memset (opened, 0, n_coarse);
   for (guint i = 0; i < scratch->n_opened; i++) {
     const LycheeBranch *branch = runs[i].branch;
@@ -452,7 +505,7 @@ expand_rest (const LycheeIndex *index, LycheeSelection *selection)
     }
     memset (k, 0, dim * sizeof *k);
     for (; leaf < end; leaf++) {
-      float weight = count[leaf] * left[leaf] * scale[leaf] / runs[i].unread;
+      float weight = count[leaf] * scale[leaf] / runs[i].unread;
       gint8 bytes[256];
 
       lychee_code_unpack (code[leaf], 1, dim, bytes);
@@ -488,7 +541,7 @@ lychee_tree_search (
     const LycheeIndex *index, const LycheeIndexQuery *query, LycheeSelection *selection)
 {
   Scratch *scratch = selection->scratch;
-  guint total = index->end - index->begin, n_chosen;
+  guint total = index->end - index->begin, n_chosen = 0;
   LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale, query->q,
     index->params.cap };
   double open = query->beam > 0 ? (double) query->beam * query->budget
@@ -518,16 +571,17 @@ lychee_tree_search (
         index, scratch, &scratch->count, scratch->n_coarse, (guint) ceil (MIN (open, total)));
     open_nodes (index, scratch, &queries, n_chosen, query->rest);
     n_chosen = choose (index, scratch, &scratch->leaf_count, scratch->n_leaves, query->budget);
-    selection->n_rows = read_leaves (scratch, n_chosen, query->budget);
+    selection->n_rows = take_leaves (scratch, n_chosen, query->budget);
   }
   selection->nodes_scored = scratch->n_coarse + scratch->n_leaves;
-  if (!query->rest)
-    return;
-  selection->rows_estimated = total - selection->n_rows;
-  if (query->logits)
-    selection->n_rest = lower_weights (scratch);
-  else
-    expand_rest (index, selection);
+  if (query->rest) {
+    selection->rows_estimated = total - selection->n_rows;
+    if (query->logits)
+      selection->n_rest = lower_weights (scratch, n_chosen);
+    else
+      expand_rest (index, selection, n_chosen);
+  }
+  list_rows (scratch, n_chosen);
 }
 
 /* Adds to a query's softmax groups with weights that sum up to @sum, relative to exp (@most), but

@@ -140,9 +140,10 @@ lychee_memory_estimate (LycheeModel *model, guint n_tokens, gboolean whole, Lych
   need->cache = cache_memory (layer * n_kept, n_tokens) +
                 cache_memory (layer * (hp->n_layers - n_kept), n_local);
   need->index = INDEX_PART * n_indexed * indexed;
-  if (max_cache > 0) {
-    need->cache = MIN (need->cache, max_cache);
-    need->index = MIN (need->index, max_cache - need->cache);
+  /* They grow together until that is used up. */
+  if (max_cache > 0 && need->cache + need->index > max_cache) {
+    need->index = max_cache * ((double) need->index / (need->cache + need->index));
+    need->cache = max_cache - need->index;
   }
 }
 

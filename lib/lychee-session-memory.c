@@ -26,8 +26,9 @@ void
 lychee_session_make_cache (LycheeSession *s)
 {
   LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
-  gboolean packed = s->positions == LYCHEE_POSITIONS_PACKED;
   gboolean whole = s->backend_type == LYCHEE_BACKEND_CUDA;
+  gboolean packed = s->positions == LYCHEE_POSITIONS_PACKED ||
+                    (s->positions == LYCHEE_POSITIONS_AUTO && s->max_context == 0 && !whole);
   LycheeRowForm form = get_form (s);
   guint n_context = s->max_context;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What reads the transcript. */
+#include "lychee-chunk-private.h"
 #include "lychee-model-private.h"
 #include "lychee-session-private.h"
 
@@ -260,10 +261,11 @@ cut (LycheeSession *s, guint length, GError **error)
  * @session: a session
  * @time: in nanoseconds of stream time
  *
- * Forgets what was said at @time and later, as after a seek back: the chunks that begin then, and
- * text that is held back. Answers under way are not affected. Waits for what is being read in
- * another thread. With models whose layers see a sliding window, a cut that is further back than
- * the window is kept takes the time of reading the last two windows again.
+ * Forgets what was said at @time and later, as after a seek back: the chunks that begin then, what
+ * of a chunk is of a text that begins then, and text that is held back. Answers under way are not
+ * affected. Waits for what is being read in another thread. With models whose layers see a sliding
+ * window, a cut that is further back than the window is kept takes the time of reading the last two
+ * windows again.
  *
  * Returns: when what is left of the transcript ends, in nanoseconds of stream time;
  *   %LYCHEE_TIME_NONE where nothing with a time is left
@@ -274,6 +276,7 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
   guint position, length;
   guint64 end = LYCHEE_TIME_NONE;
   g_autoptr (GError) error = NULL;
+  g_autoptr (LycheeChunk) beginning = NULL; /* of one that lies over the time */
   LycheeChunk *chunk;
 
   g_return_val_if_fail (LYCHEE_IS_SESSION (session), LYCHEE_TIME_NONE);
@@ -284,13 +287,15 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
   for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, &position)); i++) {
     gboolean later = chunk->pts != LYCHEE_TIME_NONE && chunk->pts >= time;
 
+    beginning = lychee_chunk_new_beginning (chunk, time);
     lychee_chunk_unref (chunk);
-    if (later) {
+    if (later || beginning) {
       length = position;
       break;
     }
   }
-  if (!cut (session, length, &error))
+  if (!cut (session, length, &error) ||
+      (beginning && !lychee_session_read_chunk (session, beginning, NULL, &error)))
     g_warning ("The transcript was cut further back than asked: %s", error->message);
   for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, NULL)); i++) {
     guint64 until = lychee_chunk_get_end (chunk);

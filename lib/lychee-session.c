@@ -240,6 +240,7 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
 {
   LycheeSession *s = LYCHEE_SESSION (object);
 
+  g_mutex_lock (&s->lock); /* loading in another thread replaces some */
   switch (id) {
   case PROP_MODEL:
     g_value_set_object (value, s->model);
@@ -297,13 +298,12 @@ lychee_session_get_property (GObject *object, guint id, GValue *value, GParamSpe
   case PROP_BEAM:
   case PROP_REST:
   case PROP_AUDIT:
-    g_mutex_lock (&s->lock);
     get_attention (&s->attention, id, value);
-    g_mutex_unlock (&s->lock);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
+  g_mutex_unlock (&s->lock);
 }
 
 static void
@@ -343,12 +343,13 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:max-context:
    *
-   * Tokens of prompt, transcript and answer together; 0: as many as the model was trained for
-   * (see "positions").
+   * Tokens of prompt, transcript and answer together; 0: what memory has room for, or with absolute
+   * "positions" as many as the model was trained for. For more than these YaRN stretches absolute
+   * positions.
    */
   props[PROP_MAX_CONTEXT] = g_param_spec_uint ("max-context", "Maximum context",
-      "Tokens of prompt, transcript and answer together; 0: as many as the model was trained for; "
-      "for more, YaRN stretches its positions",
+      "Tokens of prompt, transcript and answer together; 0: what memory has room for, or with "
+      "absolute positions as many as the model was trained for; for more, YaRN stretches these",
       0, 1u << 24, 0, flags);
   /**
    * LycheeSession:max-memory:
@@ -416,12 +417,14 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:positions:
    *
-   * Absolute, or packed: for transcripts of any length, whatever the model was trained for. With
-   * packed positions, max-context 0 is a million tokens, and memory is the limit.
+   * Absolute, or packed: for transcripts of any length, whatever the model was trained for. "auto"
+   * is packed where "max-context" is not given and the processor computes; once the session is
+   * made the property says which it is. With packed positions, max-context 0 is a million tokens,
+   * and memory is the limit.
    */
   props[PROP_POSITIONS] = g_param_spec_enum ("positions", "Positions",
       "Absolute, or packed: for transcripts of any length, whatever the model was trained for",
-      LYCHEE_TYPE_POSITIONS, LYCHEE_POSITIONS_ABSOLUTE, flags);
+      LYCHEE_TYPE_POSITIONS, LYCHEE_POSITIONS_AUTO, flags);
   /**
    * LycheeSession:cache-type:
    *
@@ -630,10 +633,13 @@ add_seconds (GVariantBuilder *b, const LycheeAttentionStats *stats)
  *   `buffer-bytes` (`t`): what reading and answering compute in. That is the session's memory but
  * for the chunks' texts; the model's weights, and some megabytes that are computed in by all in
  * turn, are shared by all sessions of a model
- * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads; `index-depth`
- *   (`t`): of the deepest
+ * * `index-leaves`, `index-coarse` (`t`): of the indexes of all layers and KV heads;
+ *   `index-coarse-of-layers` (`at`): each layer's, 0 where it has none; `index-depth` (`t`): of the
+ *   deepest
  * * `context` (`u`): tokens that prompt, transcript and answer may have together; `stretch` (`d`):
- *   by how much YaRN stretches the model's positions for it, 1: not at all
+ *   by how much YaRN stretches the model's positions for it, 1: not at all; `positions` (`s`):
+ *   "absolute" or "packed"; `packed` (`b`): there is more than the model was trained for, and what
+ *   is read of it has packed positions
  * * `memory-weights`, `memory-cache`, `memory-index` (`t`): bytes that a full context will take;
  *   `memory-available` (`t`): what there was when the session was made
  * * of all answers and chunks, where a query is one token, layer and KV head: `dense-queries`,
@@ -653,6 +659,7 @@ GVariant *
 lychee_session_get_stats (LycheeSession *session)
 {
   g_autoptr (LycheeCache) cache = lychee_session_ref_cache (session, NULL);
+  g_autofree guint64 *coarse = NULL;
   guint64 left_out, forgotten;
   GVariantBuilder b;
   LycheeAttentionStats stats;
@@ -679,6 +686,10 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (&b, "{sv}", "stretch",
       g_variant_new_double (
           lychee_model_get_stretch (session->model, lychee_cache_get_rope_context (cache))));
+  g_variant_builder_add (&b, "{sv}", "positions",
+      g_variant_new_string (lychee_cache_get_packed (cache) ? "packed" : "absolute"));
+  g_variant_builder_add (
+      &b, "{sv}", "packed", g_variant_new_boolean (lychee_cache_is_bare (cache)));
   g_variant_builder_add (
       &b, "{sv}", "memory-weights", g_variant_new_uint64 (session->need.weights));
   g_variant_builder_add (&b, "{sv}", "memory-cache", g_variant_new_uint64 (session->need.cache));
@@ -692,9 +703,13 @@ lychee_session_get_stats (LycheeSession *session)
   g_variant_builder_add (
       &b, "{sv}", "index-bytes", g_variant_new_uint64 (lychee_cache_get_index_bytes (cache)));
   g_variant_builder_add (&b, "{sv}", "buffer-bytes", g_variant_new_uint64 (buffers));
-  lychee_cache_describe_index (cache, &index);
+  coarse = g_new (guint64, lychee_cache_get_n_layers (cache));
+  lychee_cache_describe_index (cache, &index, coarse);
   g_variant_builder_add (&b, "{sv}", "index-leaves", g_variant_new_uint64 (index.n_leaves));
   g_variant_builder_add (&b, "{sv}", "index-coarse", g_variant_new_uint64 (index.n_coarse));
+  g_variant_builder_add (&b, "{sv}", "index-coarse-of-layers",
+      g_variant_new_fixed_array (
+          G_VARIANT_TYPE_UINT64, coarse, lychee_cache_get_n_layers (cache), sizeof *coarse));
   g_variant_builder_add (&b, "{sv}", "index-depth", g_variant_new_uint64 (index.depth));
   add_seconds (&b, &stats);
   g_variant_builder_add (&b, "{sv}", "dense-queries", g_variant_new_uint64 (stats.dense));
@@ -760,10 +775,18 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
   return TRUE;
 }
 
+/* Whether its positions cannot be absolute: they were asked for, or there is more already than the
+ * model was trained for. */
+static gboolean
+needs_packed (LycheeSession *s, LycheeCache *cache)
+{
+  return lychee_cache_get_packed (cache) &&
+         (s->positions == LYCHEE_POSITIONS_PACKED || lychee_cache_is_bare (cache));
+}
+
 static gboolean
 open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 {
-  const LycheeCacheIndexing *indexing = lychee_cache_get_indexing (cache);
   LycheeBackendType type = s->backend_type;
   gboolean ok;
 
@@ -772,10 +795,12 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
     type = LYCHEE_BACKEND_CPU;
   g_mutex_lock (&s->lock);
   if (!s->backend)
-    s->backend = lychee_backend_new (type, s->model, s->threads, s->cuda_device,
-        indexing ? indexing->granularity : LYCHEE_GRANULARITY_TOKEN,
-        lychee_cache_get_packed (cache), error);
+    s->backend = lychee_backend_new (
+        type, s->model, s->threads, s->cuda_device, needs_packed (s, cache), error);
   ok = s->backend != NULL;
+  if (ok && lychee_cache_get_packed (cache) &&
+      lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA && !needs_packed (s, cache))
+    lychee_cache_keep_absolute (cache, lychee_model_get_n_context (s->model));
   /* One that was loaded after another one was computed. */
   if (ok && lychee_cache_get_packed (cache) &&
       lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA) {

@@ -9,6 +9,8 @@
 #define SAMPLE_LENGTH 16384
 /* Below this confidence (of 100) a guess is no better than the most common legacy encoding. */
 #define MIN_CONFIDENCE 10
+/* and below this one it may be of an encoding that ICU does not know. */
+#define SURE 50
 #define FALLBACK "windows-1252"
 /* Fewer bytes do not tell whether they are text. */
 #define BINARY_MIN 64
@@ -227,6 +229,48 @@ name_of_guess (const char *name)
   return lychee_charset_intern (name);
 }
 
+/* Windows-1253 and ISO-8859-7 have the capital alpha with an accent, with which words begin, in
+ * different places, where the other has a mark. */
+static const char *
+choose_greek (const guint8 *data, gsize length)
+{
+  gsize n_windows = 0, n_iso = 0;
+
+  for (gsize i = 0; i + 1 < length; i++) {
+    if (data[i + 1] < 0xc1) /* no letter */
+      continue;
+    n_windows += data[i] == 0xa2;
+    n_iso += data[i] == 0xb6;
+  }
+  return n_iso > n_windows ? "ISO-8859-7" : "windows-1253";
+}
+
+/* Whether text is Thai (windows-874, of which ICU knows nothing): its letters stand in long rows,
+ * some codes are none, and a vowel above or below, or a tone, is on a consonant. */
+static gboolean
+is_thai (const guint8 *data, gsize length)
+{
+  gsize n_high = 0, n_rows = 0, n_marks = 0, n_lost = 0, n_none = 0;
+
+  for (gsize i = 0; i < length; i++) {
+    guint8 c = data[i], before = i > 0 ? data[i - 1] : 0;
+    gboolean mark = c == 0xd1 || (c >= 0xd4 && c <= 0xda) || (c >= 0xe7 && c <= 0xee);
+
+    if (c < 0x80)
+      continue;
+    n_high++;
+    n_rows += before < 0x80;
+    n_none += c >= 0xfc || (c >= 0xdb && c <= 0xde) ||
+              (c < 0xa0 && strchr ("\x80\x85", c) == NULL && !(c >= 0x91 && c <= 0x97));
+    n_marks += mark;
+    n_lost += mark && before >= 0x80 &&
+              !((before >= 0xa1 && before <= 0xce) || before == 0xd1 ||
+                  (before >= 0xd4 && before <= 0xd9));
+  }
+  return n_high >= 4 * n_rows && n_none * 100 <= n_high && n_marks * 20 >= n_high &&
+         n_lost * 20 <= n_marks;
+}
+
 /* What the bytes look like; (nullable) NULL where that is not clear. */
 static const char *
 guess (const guint8 *data, gsize length)
@@ -236,16 +280,21 @@ guess (const guint8 *data, gsize length)
   const UCharsetMatch **matches;
   g_autoptr (GByteArray) sample = g_byte_array_new ();
   const char *found = NULL;
-  int32_t n = 0;
+  int32_t n = 0, confidence = 0;
 
   take_sample (sample, data, length);
   ucsdet_setText (detector, (const char *) sample->data, sample->len, &status);
   matches = ucsdet_detectAll (detector, &n, &status);
   for (int32_t i = 0; U_SUCCESS (status) && i < n && found == NULL; i++) {
-    if (ucsdet_getConfidence (matches[i], &status) < MIN_CONFIDENCE)
+    confidence = ucsdet_getConfidence (matches[i], &status);
+    if (confidence < MIN_CONFIDENCE)
       break;
     found = name_of_guess (ucsdet_getName (matches[i], &status));
   }
+  if (g_strcmp0 (found, "windows-1253") == 0)
+    found = choose_greek (sample->data, sample->len);
+  else if (confidence < SURE && is_thai (sample->data, sample->len))
+    found = lychee_charset_intern ("windows-874");
   if (detector != NULL)
     ucsdet_close (detector);
   return found;

@@ -111,14 +111,17 @@ append_line (CueReader *self, const char *line)
 /* Whether @line, between an empty line and a cue's times, is the cue's name. Where others have
  * names it is, whatever it looks like; where they have none it is only if it looks like what
  * programs write. The first cue's is, if it is one word. @all: there is nothing else that the cue
- * before can say. */
+ * before can say, so that it must look like nothing but a name. */
 static gboolean
 is_name (CueReader *self, const char *line, gboolean all)
 {
   if (self->n_names > 0)
     return TRUE;
-  if (all || strpbrk (line, " \t") != NULL)
+  if (strpbrk (line, " \t") != NULL)
     return FALSE;
+  if (all)
+    return strpbrk (line, "0123456789") != NULL && strpbrk (line, "-_/#") != NULL &&
+           strspn (line, "0123456789abcdefABCDEF-_/#") == strlen (line);
   return self->n_cues == 0 || strpbrk (line, "0123456789_/#") != NULL;
 }
 
@@ -275,6 +278,16 @@ cue_reader_finish (LycheeTranscriptReader *reader)
   close_cue (self);
 }
 
+/* An empty line is inside of a cue only where something has gone wrong. */
+static void
+cue_reader_release (LycheeTranscriptReader *reader)
+{
+  CueReader *self = (CueReader *) reader;
+
+  if (self->open && self->after_empty && self->text->len > 0)
+    close_cue (self);
+}
+
 static void
 cue_reader_free (LycheeTranscriptReader *reader)
 {
@@ -291,6 +304,7 @@ lychee_transcript_reader_new_cues (LycheeTranscriptOutput *output, gboolean webv
 
   self->reader.push = cue_reader_push;
   self->reader.finish = cue_reader_finish;
+  self->reader.release = cue_reader_release;
   self->reader.free = cue_reader_free;
   self->reader.output = output;
   self->webvtt = webvtt;

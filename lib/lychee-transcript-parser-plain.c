@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-transcript-parser-private.h"
 
+#include "lychee-hygiene-private.h"
+
 #include <string.h>
 
-/* Plain text: each line a cue, which has a time where it begins with one in brackets. */
+/* Plain text: each line a cue. What is laid out around the words is told from them: a time before
+ * them, on a line of its own or behind the name of who speaks, and the numbers of lines and pages
+ * of a record of proceedings. */
 
 /* A long line, such as a whole speech, is handed out in pieces as they come. */
 #define PIECE_LENGTH (16 * 1024)
+/* Lines that must be numbered, one after the other from 1 on, before that is a margin. */
+#define MARGIN_LINES 6
 
 typedef struct {
   LycheeTranscriptReader reader;
@@ -14,39 +20,108 @@ typedef struct {
   char *held; /* a line that is a number: with a line of times behind it, it is SubRip's */
   gboolean paragraph;
   gboolean began;
+
+  char *header;        /* (nullable) a line of a time, with or without a name, as it is */
+  guint64 header_time; /* which is that of the next line */
+  char *header_label;  /* (nullable) and what that begins with */
+  gboolean is_name;    /* it may also be speech: a word or two, below or behind a time */
+
+  gboolean has_margin; /* lines have numbers */
+  guint64 margin;      /* of the last one that has */
+  GPtrArray *numbered; /* lines that may have a margin, or none if there are too few of them */
 } TextReader;
 
-/* Moves on over "[00:01:02]", "(1:02.5)". */
+static const char *
+skip_spaces (const char *at)
+{
+  while (*at == ' ' || *at == '\t')
+    at++;
+  return at;
+}
+
+/* Reads a time in brackets, such as "[00:01:02]" and "(1:02.5)", or one that nothing else looks
+ * like
+ * ("00:01:02", or "1:02" if @alone), and moves on over it. LYCHEE_TIME_NONE where there is none. */
 static guint64
-take_time (const char **line)
+take_time (const char **line, gboolean alone)
 {
   const char *at = *line;
   char close = *at == '[' ? ']' : *at == '(' ? ')' : '\0';
+  gsize length;
+  guint n_colons = 0;
   guint64 time;
 
-  if (close == '\0')
-    return LYCHEE_TIME_NONE;
-  at++;
-  if (memchr (at, ':', strcspn (at, "])")) == NULL || !lychee_transcript_parse_time (&at, &time) ||
-      *at != close)
-    return LYCHEE_TIME_NONE;
-  at++;
-  while (*at == ' ' || *at == '\t')
+  at += close != '\0';
+  length = strspn (at, "0123456789:.,");
+  for (gsize i = 0; i < length; i++)
+    n_colons += at[i] == ':';
+  if (close != '\0') {
+    if (memchr (at, ':', strcspn (at, "])")) == NULL ||
+        !lychee_transcript_parse_time (&at, &time) || *at != close)
+      return LYCHEE_TIME_NONE;
     at++;
+  } else {
+    const char *end = at + length;
+
+    if (!g_ascii_isdigit (*at) || n_colons < (alone ? 1 : 2) || n_colons > 2 ||
+        (*end != '\0' && *end != ' ' && *end != '\t') ||
+        !lychee_transcript_parse_time (&at, &time) || at != end)
+      return LYCHEE_TIME_NONE;
+  }
+  at = skip_spaces (at);
   *line = at;
   return time;
 }
 
-static void
-give_line (TextReader *self, const char *line, gsize length)
+/* (transfer full): "Ann Lee: " where @name looks like that of a person, or NULL. */
+static char *
+label_of_name (const char *name, gsize length)
 {
-  guint64 time = LYCHEE_TIME_NONE;
-  const char *text = line;
+  g_autofree char *label = g_strdup_printf ("%.*s: ", (int) length, name);
+  g_autofree char *probe = g_strconcat (label, "x", NULL);
+  g_autoptr (GArray) labels = lychee_hygiene_find_labels (probe, TRUE);
 
-  while (*text == ' ' || *text == '\t')
-    text++;
-  time = take_time (&text);
-  length -= text - line;
+  if (labels->len != 1 || g_array_index (labels, LycheeLabel, 0).start != 0 ||
+      g_array_index (labels, LycheeLabel, 0).end != strlen (label))
+    return NULL;
+  return g_steal_pointer (&label);
+}
+
+/* Reads "Ann Lee (00:01:02):", "Ann Lee  1:02": (transfer full) the label "Ann Lee: ", or NULL. */
+static char *
+read_header (const char *line, guint64 *time)
+{
+  gsize end = strlen (line), start, name_end;
+  gboolean bracketed;
+  const char *at;
+  g_autofree char *time_text = NULL;
+
+  while (end > 0 && strchr (" \t:", line[end - 1]) != NULL)
+    end--;
+  start = end;
+  if (start > 0 && strchr (")]", line[start - 1]) != NULL)
+    start--;
+  bracketed = start < end;
+  while (start > 0 && (g_ascii_isdigit (line[start - 1]) || strchr (":.", line[start - 1]) != NULL))
+    start--;
+  if (bracketed && (start == 0 || strchr ("([", line[--start]) == NULL))
+    return NULL;
+  name_end = start;
+  while (name_end > 0 && (line[name_end - 1] == ' ' || line[name_end - 1] == '\t'))
+    name_end--;
+  if (name_end == 0 || name_end == start)
+    return NULL;
+  time_text = g_strndup (line + start, end - start);
+  at = time_text;
+  *time = take_time (&at, bracketed || start - name_end >= 2 || line[name_end] == '\t');
+  if (*time == LYCHEE_TIME_NONE || *at != '\0')
+    return NULL;
+  return label_of_name (line, name_end);
+}
+
+static void
+give_text (TextReader *self, const char *text, gsize length, guint64 time)
+{
   while (length > 0 && (text[length - 1] == ' ' || text[length - 1] == '\t'))
     length--;
   while (length > 0) {
@@ -64,6 +139,86 @@ give_line (TextReader *self, const char *line, gsize length)
     text += piece;
     length -= piece;
   }
+}
+
+static void
+clear_header (TextReader *self)
+{
+  g_clear_pointer (&self->header, g_free);
+  g_clear_pointer (&self->header_label, g_free);
+  self->is_name = FALSE;
+}
+
+/* Nothing is below the last header: it was said, unless it is a time in brackets. */
+static void
+give_header (TextReader *self)
+{
+  if (self->is_name)
+    give_text (self, self->header, strlen (self->header), self->header_time);
+  else if (self->header != NULL && strchr ("[(", *skip_spaces (self->header)) == NULL)
+    give_text (self, self->header, strlen (self->header), LYCHEE_TIME_NONE);
+  clear_header (self);
+}
+
+static void
+set_header (TextReader *self, const char *line, guint64 time, char *label, gboolean is_name)
+{
+  clear_header (self);
+  self->header = g_strdup (line);
+  self->header_time = time;
+  self->header_label = label;
+  self->is_name = is_name;
+}
+
+/* (transfer full): the label where @text, which has a time, may be the name of who says the next
+ * line, or NULL. */
+static char *
+read_name (const char *text)
+{
+  gsize length = strlen (text);
+
+  while (length > 0 && strchr (" \t:", text[length - 1]) != NULL)
+    length--;
+  return length > 0 && length < 60 && strchr (".!?", text[length - 1]) == NULL
+             ? label_of_name (text, length)
+             : NULL;
+}
+
+static void
+give_line (TextReader *self, const char *line, gsize length)
+{
+  g_autofree char *label = NULL, *labelled = NULL;
+  const char *text = skip_spaces (line), *end = text;
+  guint64 time = take_time (&end, TRUE), header_time = LYCHEE_TIME_NONE;
+
+  if (*end != '\0') { /* it is not alone */
+    end = text;
+    time = take_time (&end, FALSE);
+  }
+  if (time != LYCHEE_TIME_NONE)
+    text = end;
+  else if (length < 200)
+    label = read_header (text, &header_time);
+  if (label != NULL || (time != LYCHEE_TIME_NONE && *text == '\0')) {
+    give_header (self);
+    if (label != NULL)
+      time = header_time;
+    set_header (self, line, time, g_steal_pointer (&label), FALSE);
+    return;
+  }
+  if (time != LYCHEE_TIME_NONE || (self->header != NULL && self->header_label == NULL))
+    label = read_name (text);
+  if (self->header != NULL && time == LYCHEE_TIME_NONE) {
+    time = self->header_time;
+    if (self->header_label != NULL)
+      text = labelled = g_strconcat (self->header_label, text, NULL);
+    clear_header (self);
+  }
+  give_header (self);
+  if (label != NULL)
+    set_header (self, text, time, g_steal_pointer (&label), TRUE);
+  else
+    give_text (self, text, strlen (text), time);
 }
 
 static void
@@ -107,21 +262,13 @@ shows_other (const char *line)
 }
 
 static void
-text_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
+take_line (TextReader *self, const char *line, gsize length)
 {
-  TextReader *self = (TextReader *) reader;
   guint64 number;
 
-  if (self->may_be_other) {
-    reader->becomes = shows_other (line);
-    if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_AUTO) {
-      if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_SUBRIP)
-        give_held (self);
-      return;
-    }
-    give_held (self);
-  }
   if (lychee_transcript_is_blank (line, length)) {
+    if (self->is_name)
+      give_header (self);
     self->paragraph = TRUE;
   } else if (self->may_be_other && lychee_transcript_is_number (line, length, &number)) {
     self->held = g_strndup (line, length);
@@ -130,10 +277,126 @@ text_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length
   }
 }
 
+/* Over a line's number, if it has one; 0: it has none. @wide: more than one space is behind it. */
+static guint64
+read_margin (const char **line, gboolean *wide)
+{
+  const char *at = skip_spaces (*line), *end = at;
+  guint64 number = 0;
+
+  for (; g_ascii_isdigit (*end) && end - at < 3; end++)
+    number = number * 10 + (*end - '0');
+  if (end == at || (*end != ' ' && *end != '\t' && *end != '\0'))
+    return 0;
+  *wide = *end == '\t' || (*end == ' ' && (end[1] == ' ' || end[1] == '\t'));
+  *line = skip_spaces (end);
+  return number;
+}
+
+/* "Page 12", "12" */
+static gboolean
+is_page_number (const char *line)
+{
+  const char *at = skip_spaces (line);
+  guint64 number;
+
+  if (g_ascii_strncasecmp (at, "page", 4) == 0)
+    at += 4;
+  return lychee_transcript_is_number (at, strlen (at), &number);
+}
+
+/* Gives the lines that are held, with or without their numbers. */
+static void
+give_numbered (TextReader *self)
+{
+  g_autoptr (GPtrArray) lines = g_steal_pointer (&self->numbered);
+
+  self->numbered = g_ptr_array_new_with_free_func (g_free);
+  for (guint i = 0; i < lines->len; i++) {
+    const char *line = g_ptr_array_index (lines, i);
+    gboolean wide;
+
+    if (self->has_margin)
+      read_margin (&line, &wide);
+    take_line (self, line, strlen (line));
+  }
+}
+
+/* Whether the line is held, or was given without its number. */
+static gboolean
+take_numbered (TextReader *self, const char *line, gsize length)
+{
+  gboolean wide = FALSE, blank = lychee_transcript_is_blank (line, length);
+  const char *text = line;
+  guint64 number = read_margin (&text, &wide);
+
+  if (self->has_margin) {
+    if (number != 0 && (number == self->margin + 1 || number == 1)) {
+      self->margin = number;
+      take_line (self, text, strlen (text));
+      return TRUE;
+    }
+    return is_page_number (line);
+  }
+  if (self->numbered->len > 0 && blank) {
+    g_ptr_array_add (self->numbered, g_strndup (line, length));
+    return TRUE;
+  }
+  if (self->numbered->len > 0 && number == self->margin + 1 && (wide || *text == '\0')) {
+    g_ptr_array_add (self->numbered, g_strndup (line, length));
+    self->margin = number;
+    self->has_margin = number == MARGIN_LINES;
+    if (self->has_margin)
+      give_numbered (self);
+    return TRUE;
+  }
+  give_numbered (self);
+  if (number != 1 || !wide || *text == '\0')
+    return FALSE;
+  g_ptr_array_add (self->numbered, g_strndup (line, length));
+  self->margin = number;
+  return TRUE;
+}
+
+static void
+text_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
+{
+  TextReader *self = (TextReader *) reader;
+
+  if (self->may_be_other) {
+    reader->becomes = shows_other (line);
+    if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_AUTO) {
+      if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_SUBRIP)
+        give_held (self);
+      give_numbered (self);
+      give_header (self);
+      return;
+    }
+    give_held (self);
+  }
+  if (!take_numbered (self, line, length))
+    take_line (self, line, length);
+}
+
 static void
 text_reader_finish (LycheeTranscriptReader *reader)
 {
-  give_held ((TextReader *) reader);
+  TextReader *self = (TextReader *) reader;
+
+  give_numbered (self);
+  give_held (self);
+  give_header (self);
+}
+
+/* A line that is a time alone still waits for its text. */
+static void
+text_reader_release (LycheeTranscriptReader *reader)
+{
+  TextReader *self = (TextReader *) reader;
+
+  give_numbered (self);
+  if (self->is_name)
+    give_header (self);
 }
 
 static void
@@ -142,6 +405,8 @@ text_reader_free (LycheeTranscriptReader *reader)
   TextReader *self = (TextReader *) reader;
 
   g_free (self->held);
+  clear_header (self);
+  g_ptr_array_unref (self->numbered);
   g_free (self);
 }
 
@@ -152,8 +417,10 @@ lychee_transcript_reader_new_text (LycheeTranscriptOutput *output, gboolean may_
 
   self->reader.push = text_reader_push;
   self->reader.finish = text_reader_finish;
+  self->reader.release = text_reader_release;
   self->reader.free = text_reader_free;
   self->reader.output = output;
   self->may_be_other = may_be_other;
+  self->numbered = g_ptr_array_new_with_free_func (g_free);
   return &self->reader;
 }

@@ -85,6 +85,8 @@ struct _LycheeTranscriptReader {
   /* A line without its newline; or text, where a format is not one of lines. */
   void (*push) (LycheeTranscriptReader *reader, const char *text, gsize length);
   void (*finish) (LycheeTranscriptReader *reader);
+  /* (nullable) Gives what is held although it looks whole: nothing may come behind it for long. */
+  void (*release) (LycheeTranscriptReader *reader);
   void (*free) (LycheeTranscriptReader *reader);
   LycheeTranscriptOutput *output;
   gboolean takes_text;

@@ -347,6 +347,30 @@ lychee_transcript_parser_push (
 }
 
 /**
+ * lychee_transcript_parser_release:
+ * @parser: a parser
+ * @cues: (element-type Lychee.Cue): where cues are appended, transfer full
+ *
+ * Gives the cues that are held although they are whole; the transcript goes on. One that comes
+ * later and belongs before them is out of order.
+ */
+void
+lychee_transcript_parser_release (LycheeTranscriptParser *parser, GPtrArray *cues)
+{
+  guint n_before;
+
+  g_return_if_fail (LYCHEE_IS_TRANSCRIPT_PARSER (parser));
+  g_return_if_fail (cues != NULL);
+
+  n_before = cues->len;
+  parser->output.cues = cues;
+  if (parser->reader != NULL && parser->reader->release != NULL)
+    parser->reader->release (parser->reader);
+  lychee_transcript_order_drain (parser->output.order, cues);
+  parser->report.cues += cues->len - n_before;
+}
+
+/**
  * lychee_transcript_parser_finish:
  * @parser: a parser
  * @cues: (element-type Lychee.Cue): where cues are appended, transfer full

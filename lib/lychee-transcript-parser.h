@@ -141,6 +141,7 @@ LYCHEE_API void lychee_transcript_parser_set_survey (
     LycheeTranscriptParser *parser, LycheeTranscriptSurvey *survey);
 LYCHEE_API void lychee_transcript_parser_push (
     LycheeTranscriptParser *parser, const void *data, gsize length, GPtrArray *cues);
+LYCHEE_API void lychee_transcript_parser_release (LycheeTranscriptParser *parser, GPtrArray *cues);
 LYCHEE_API void lychee_transcript_parser_finish (LycheeTranscriptParser *parser, GPtrArray *cues);
 LYCHEE_API void lychee_transcript_parser_reset (LycheeTranscriptParser *parser);
 

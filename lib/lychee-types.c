@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "lychee-types.h"
+#include "lychee-chunk-private.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Chunks as they are made. */
+typedef struct {
+  LycheeChunk chunk;
+  guint n_parts;
+  const LycheeChunkPart *parts;
+} Chunk;
 
 G_DEFINE_ENUM_TYPE (LycheeBoundary, lychee_boundary,
     G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_NONE, "none"),
@@ -56,8 +64,18 @@ LycheeChunk *
 lychee_chunk_new (const gint32 *ids, guint n_ids, const char *text, const char *speaker,
     guint64 pts, guint64 duration, LycheeBoundary boundary, float drift, guint64 number)
 {
+  return lychee_chunk_new_in_parts (
+      ids, n_ids, text, speaker, pts, duration, boundary, drift, number, NULL, 0);
+}
+
+LycheeChunk *
+lychee_chunk_new_in_parts (const gint32 *ids, guint n_ids, const char *text, const char *speaker,
+    guint64 pts, guint64 duration, LycheeBoundary boundary, float drift, guint64 number,
+    const LycheeChunkPart *parts, guint n_parts)
+{
   LycheeChunk *chunk;
-  gsize ids_bytes, text_bytes, speaker_bytes;
+  gsize ids_bytes, text_bytes, speaker_bytes, parts_bytes = n_parts * sizeof *parts;
+  Chunk *whole;
   char *at;
 
   g_return_val_if_fail (ids != NULL || n_ids == 0, NULL);
@@ -70,8 +88,13 @@ lychee_chunk_new (const gint32 *ids, guint n_ids, const char *text, const char *
   speaker_bytes = speaker != NULL ? strlen (speaker) + 1 : 0;
 
   /* One block: chunks are many, small, and live as long as their cache. */
-  chunk = g_atomic_rc_box_alloc (sizeof *chunk + ids_bytes + text_bytes + speaker_bytes);
-  at = (char *) (chunk + 1);
+  whole =
+      g_atomic_rc_box_alloc (sizeof *whole + parts_bytes + ids_bytes + text_bytes + speaker_bytes);
+  chunk = &whole->chunk;
+  at = (char *) (whole + 1);
+  whole->n_parts = n_parts;
+  whole->parts = n_parts > 0 ? memcpy (at, parts, parts_bytes) : NULL;
+  at += parts_bytes;
   if (ids_bytes > 0)
     memcpy (at, ids, ids_bytes);
   chunk->ids = (const gint32 *) (gpointer) at;
@@ -86,6 +109,25 @@ lychee_chunk_new (const gint32 *ids, guint n_ids, const char *text, const char *
   chunk->drift = drift;
   chunk->number = number;
   return chunk;
+}
+
+LycheeChunk *
+lychee_chunk_new_beginning (LycheeChunk *chunk, guint64 time)
+{
+  const Chunk *whole = (const Chunk *) chunk;
+  guint n = 0;
+  g_autofree char *text = NULL;
+
+  if (chunk->pts == LYCHEE_TIME_NONE || chunk->pts >= time)
+    return NULL;
+  while (n < whole->n_parts && whole->parts[n].pts < time)
+    n++;
+  if (n == whole->n_parts)
+    return NULL;
+  text = g_strndup (chunk->text, whole->parts[n].byte);
+  return lychee_chunk_new_in_parts (chunk->ids, whole->parts[n].token, text, chunk->speaker,
+      chunk->pts, whole->parts[n].pts - chunk->pts, LYCHEE_BOUNDARY_WORD, NAN, chunk->number,
+      whole->parts, n);
 }
 
 /**

@@ -99,6 +99,20 @@ show_attention (const GstStructure *stats)
         get (stats, "audits"));
 }
 
+/* Coarse nodes of each layer's trees; a layer with a sliding window has none. */
+static void
+show_layers (const GstStructure *stats)
+{
+  const GValue *layers = gst_structure_get_value (stats, "index-coarse-of-layers");
+
+  if (layers == NULL)
+    return;
+  printf ("          coarse nodes by layer:");
+  for (guint i = 0; i < gst_value_array_get_size (layers); i++)
+    printf (" %" G_GUINT64_FORMAT, g_value_get_uint64 (gst_value_array_get_value (layers, i)));
+  putchar ('\n');
+}
+
 static void
 show_decoder (GstElement *decoder)
 {
@@ -121,6 +135,7 @@ show_decoder (GstElement *decoder)
       printf ("tree      %8" G_GUINT64_FORMAT " leaves in %" G_GUINT64_FORMAT
               " coarse nodes, depth %" G_GUINT64_FORMAT "\n",
           get (stats, "index-leaves"), get (stats, "index-coarse"), get (stats, "index-depth"));
+    show_layers (stats);
     printf ("answer    %8" G_GUINT64_FORMAT
             " tokens, %.1f ms a token, first after %.2f s, over %" G_GUINT64_FORMAT
             " of transcript%s\n",

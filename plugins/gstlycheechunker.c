@@ -19,9 +19,10 @@
  *
  * A silence of #lycheechunker:silence or more that gap events tell of closes what is open: the
  * words before it need not wait for the words after it. One that is seen between the times of two
- * buffers starts a paragraph. Everything open is closed on end of stream, discontinuity and a new
- * segment, and when somebody downstream wants it: at a custom event `lychee-drain`, which is sent
- * upstream and comes back behind the last chunk.
+ * buffers starts a paragraph. In a live stream no word waits here for longer than
+ * #lycheechunker:max-wait, which is part of the pipeline's latency. Everything open is closed on
+ * end of stream, discontinuity and a new segment, and when somebody downstream wants it: at a
+ * custom event `lychee-drain`, which is sent upstream and comes back behind the last chunk.
  *
  * Each output buffer is one chunk: its ids, the time of its first word as timestamp, a duration
  * that lasts to the end of its last word, and a LycheeChunkMeta with text, speaker, kind of
@@ -36,11 +37,13 @@
 
 #include "gstlycheechunker.h"
 
+#include "lychee-ask.h"
 #include "lychee-chunker.h"
 #include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
+#include "lychee-wait.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
 #define GST_CAT_DEFAULT lychee_chunker_debug
@@ -52,6 +55,7 @@ GST_DEBUG_CATEGORY_STATIC (lychee_chunker_debug);
 #define DEFAULT_EMBEDDING LYCHEE_EMBEDDING_TABLE
 #define DEFAULT_THRESHOLD 1.75
 #define DEFAULT_LOOKAHEAD 32
+#define DEFAULT_MAX_WAIT (5 * GST_SECOND)
 
 enum {
   PROP_0,
@@ -62,7 +66,14 @@ enum {
   PROP_EMBEDDING,
   PROP_THRESHOLD,
   PROP_LOOKAHEAD,
+  PROP_MAX_WAIT,
 };
+
+/* When tokens came. */
+typedef struct {
+  guint64 end; /* how many there were with these */
+  GstClockTime time;
+} Arrival;
 
 struct _GstLycheeChunker {
   GstElement parent;
@@ -78,6 +89,7 @@ struct _GstLycheeChunker {
   LycheeEmbedding embedding;
   double threshold;
   guint lookahead;
+  GstClockTime max_wait;
 
   /* of the streaming thread */
   LycheeModel *model; /* that the tokens are of, NULL where structure alone counts */
@@ -87,6 +99,9 @@ struct _GstLycheeChunker {
   gboolean paragraph;    /* the next token starts one */
   gboolean flushed;      /* the next segment tells whether the transcript goes on */
   gboolean discont;
+  LycheeWait wait;
+  guint64 n_tokens; /* that came */
+  GArray *arrivals; /* Arrival, oldest first: of the open tokens, where the stream is live */
 };
 
 static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE (
@@ -110,6 +125,8 @@ static GstStateChangeReturn gst_lychee_chunker_change_state (
 static GstFlowReturn gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
 static gboolean gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_chunker_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
+static gboolean gst_lychee_chunker_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
+static void gst_lychee_chunker_hasten (GstElement *element);
 
 static void
 gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
@@ -203,6 +220,20 @@ gst_lychee_chunker_class_init (GstLycheeChunkerClass *klass)
           "Tokens behind a place that are read to judge whether the subject changes there", 8, 512,
           DEFAULT_LOOKAHEAD, G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
 
+  /**
+   * lycheechunker:max-wait:
+   *
+   * In a live stream, how long a token waits at most for those that decide where its chunk ends;
+   * then it ends at the best place up to there. Changes of subject are found where that is long
+   * enough for #lycheechunker:lookahead: some 25 s of talk with the lookahead as it is.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_WAIT,
+      g_param_spec_uint64 ("max-wait", "Maximum wait",
+          "In a live stream, nanoseconds that a token waits at most for what decides where its "
+          "chunk ends; part of the latency (-1: for ever, which is not)",
+          0, G_MAXUINT64, DEFAULT_MAX_WAIT,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
+
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee chunker", "Filter/Text",
@@ -219,6 +250,8 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->embedding = DEFAULT_EMBEDDING;
   self->threshold = DEFAULT_THRESHOLD;
   self->lookahead = DEFAULT_LOOKAHEAD;
+  self->max_wait = DEFAULT_MAX_WAIT;
+  self->arrivals = g_array_new (FALSE, FALSE, sizeof (Arrival));
   self->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
   self->said_end = GST_CLOCK_TIME_NONE;
   self->discont = TRUE;
@@ -226,12 +259,73 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_chunker_chain);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
+  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_chunker_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_use_fixed_caps (self->srcpad);
   gst_pad_set_event_function (self->srcpad, gst_lychee_chunker_src_event);
+  gst_pad_set_query_function (self->srcpad, gst_lychee_chunker_src_query);
   lychee_pad_set_event_function (self->sinkpad, self->srcpad, NULL, gst_lychee_chunker_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
+}
+
+static GstClockTime
+get_max_wait (GstLycheeChunker *self)
+{
+  GstClockTime max_wait;
+
+  GST_OBJECT_LOCK (self);
+  max_wait = self->max_wait;
+  GST_OBJECT_UNLOCK (self);
+  return max_wait;
+}
+
+/* How many of the @n_open tokens have waited for long enough at @now. */
+static guint
+count_overdue (GstLycheeChunker *self, guint n_open, GstClockTime now)
+{
+  GstClockTime max_wait = get_max_wait (self);
+  guint64 n_closed = self->n_tokens - n_open, n_overdue = n_closed;
+
+  for (guint i = 0; i < self->arrivals->len; i++) {
+    const Arrival *arrival = &g_array_index (self->arrivals, Arrival, i);
+
+    if (lychee_wait_get_end (arrival->time, max_wait) > now)
+      break;
+    n_overdue = MAX (arrival->end, n_closed);
+  }
+  return n_overdue - n_closed;
+}
+
+/* Forgets when tokens came that are in chunks now; the first of the others is what is waited for.
+ */
+static void
+update_wait (GstLycheeChunker *self)
+{
+  guint n_open = self->chunker != NULL ? lychee_chunker_get_n_open (self->chunker) : 0;
+  guint64 n_closed = self->n_tokens - n_open;
+  guint n_gone = 0;
+  GstClockTime first = GST_CLOCK_TIME_NONE;
+
+  while (n_gone < self->arrivals->len &&
+         g_array_index (self->arrivals, Arrival, n_gone).end <= n_closed)
+    n_gone++;
+  g_array_remove_range (self->arrivals, 0, n_gone);
+  if (self->arrivals->len > 0)
+    first = g_array_index (self->arrivals, Arrival, 0).time;
+  lychee_wait_until (&self->wait, lychee_wait_get_end (first, get_max_wait (self)));
+}
+
+static void
+note_arrival (GstLycheeChunker *self, gsize n)
+{
+  Arrival arrival;
+
+  self->n_tokens += n;
+  arrival.end = self->n_tokens;
+  arrival.time = lychee_wait_get_now (&self->wait);
+  if (GST_CLOCK_TIME_IS_VALID (arrival.time) && n > 0)
+    g_array_append_val (self->arrivals, arrival);
 }
 
 /* Forgets what is open, and begins to count chunks again. */
@@ -240,6 +334,7 @@ gst_lychee_chunker_reset (GstLycheeChunker *self)
 {
   g_clear_object (&self->chunker);
   g_ptr_array_set_size (self->chunks, 0);
+  update_wait (self);
   self->said_end = GST_CLOCK_TIME_NONE;
   self->paragraph = FALSE;
   self->flushed = FALSE;
@@ -253,6 +348,7 @@ gst_lychee_chunker_flush (GstLycheeChunker *self)
   if (self->chunker != NULL)
     lychee_chunker_drain (self->chunker, self->chunks);
   g_ptr_array_set_size (self->chunks, 0);
+  update_wait (self);
   self->flushed = TRUE;
   self->discont = TRUE;
 }
@@ -265,6 +361,8 @@ gst_lychee_chunker_finalize (GObject *object)
   gst_lychee_chunker_reset (self);
   g_clear_object (&self->model);
   g_ptr_array_unref (self->chunks);
+  g_array_unref (self->arrivals);
+  lychee_wait_clear (&self->wait);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
 
@@ -272,6 +370,7 @@ static void
 gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
 {
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
+  gboolean latency = FALSE;
 
   GST_OBJECT_LOCK (self);
   switch (id) {
@@ -296,10 +395,16 @@ gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value,
   case PROP_LOOKAHEAD:
     self->lookahead = g_value_get_uint (value);
     break;
+  case PROP_MAX_WAIT:
+    latency = self->max_wait != g_value_get_uint64 (value);
+    self->max_wait = g_value_get_uint64 (value);
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
+  if (latency)
+    gst_element_post_message (GST_ELEMENT (self), gst_message_new_latency (GST_OBJECT_CAST (self)));
 }
 
 static void
@@ -329,6 +434,9 @@ gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GPara
     break;
   case PROP_LOOKAHEAD:
     g_value_set_uint (value, self->lookahead);
+    break;
+  case PROP_MAX_WAIT:
+    g_value_set_uint64 (value, self->max_wait);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -399,7 +507,21 @@ push_settled (GstLycheeChunker *self)
   for (guint i = 0; i < self->chunks->len && ret == GST_FLOW_OK; i++)
     ret = push_chunk (self, g_ptr_array_index (self->chunks, i));
   g_ptr_array_set_size (self->chunks, 0);
+  update_wait (self);
   return ret;
+}
+
+/* Closes what has waited for long enough. */
+static void
+gst_lychee_chunker_hasten (GstElement *element)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (element);
+  guint n_open = self->chunker != NULL ? lychee_chunker_get_n_open (self->chunker) : 0;
+
+  if (n_open > 0)
+    lychee_chunker_hasten (self->chunker,
+        count_overdue (self, n_open, lychee_wait_get_now (&self->wait)), self->chunks);
+  push_settled (self);
 }
 
 /* Closes what is open. */
@@ -469,6 +591,7 @@ gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   GstFlowReturn ret = GST_FLOW_OK;
   GstMapInfo map;
   gboolean valid;
+  gsize n;
 
   if (!gst_pad_has_current_caps (self->srcpad)) {
     gst_buffer_unref (buffer);
@@ -492,11 +615,13 @@ gst_lychee_chunker_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
     return GST_FLOW_ERROR;
   }
   note_silence (self, buffer);
-  valid = map.size % sizeof (gint32) == 0 &&
-          push_tokens (self, buffer, (const gint32 *) map.data, map.size / sizeof (gint32));
+  n = map.size / sizeof (gint32);
+  valid =
+      map.size % sizeof (gint32) == 0 && push_tokens (self, buffer, (const gint32 *) map.data, n);
   gst_buffer_unmap (buffer, &map);
 
   if (valid) {
+    note_arrival (self, n);
     ret = push_settled (self);
   } else {
     GST_ELEMENT_ERROR (self, STREAM, FORMAT,
@@ -558,6 +683,7 @@ gst_lychee_chunker_segment (GstLycheeChunker *self, GstEvent *event)
   else
     gst_lychee_chunker_drain (self);
   self->flushed = FALSE;
+  lychee_wait_note_segment (&self->wait);
 }
 
 /* A gap that lasts as long as a silence, counted from the last word on, closes what is open. */
@@ -605,7 +731,8 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     break;
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     /* What was said before a question is part of what it is about. */
-    if (gst_event_has_name (event, "lychee-ask") || gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
+    if (gst_event_has_name (event, LYCHEE_ASK_EVENT) ||
+        gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
       gst_lychee_chunker_drain (self);
     break;
   case GST_EVENT_GAP:
@@ -620,20 +747,21 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
   return gst_pad_event_default (pad, parent, event);
 }
 
+/* A tokenizer upstream has text to hand on first. */
 static gboolean
 gst_lychee_chunker_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
 {
-  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
-  gboolean handled;
+  return lychee_drain_src_event (pad, parent, GST_LYCHEE_CHUNKER (parent)->sinkpad, FALSE, event);
+}
 
-  if (GST_EVENT_TYPE (event) != GST_EVENT_CUSTOM_UPSTREAM ||
-      !gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
-    return gst_pad_event_default (pad, parent, event);
-  /* A tokenizer has text to hand on first. */
-  handled = gst_pad_push_event (self->sinkpad, gst_event_ref (event)) ||
-            lychee_drain_turn_round (GST_ELEMENT (self), self->sinkpad, event);
-  gst_event_unref (event);
-  return handled;
+static gboolean
+gst_lychee_chunker_src_query (GstPad *pad, GstObject *parent, GstQuery *query)
+{
+  GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
+
+  if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
+    return lychee_wait_query_latency (&self->wait, query, get_max_wait (self));
+  return gst_pad_query_default (pad, parent, query);
 }
 
 static GstStateChangeReturn
@@ -641,6 +769,7 @@ gst_lychee_chunker_change_state (GstElement *element, GstStateChange transition)
 {
   GstStateChangeReturn ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
 
+  lychee_wait_change_state (&GST_LYCHEE_CHUNKER (element)->wait, transition);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
     gst_lychee_chunker_reset (GST_LYCHEE_CHUNKER (element));
     g_clear_object (&GST_LYCHEE_CHUNKER (element)->model);

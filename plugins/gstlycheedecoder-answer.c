@@ -21,6 +21,7 @@ push_piece (const char *text, gpointer user_data)
 {
   Answering *answering = user_data;
 
+  GST_TRACE ("answer %s: “%s”", lychee_job_get_ask (answering->job)->id, text);
   if (!lychee_job_goes_on (answering->job))
     return FALSE;
   lychee_answer_writer_push (answering->writer, text);
@@ -31,6 +32,22 @@ static void
 put_buffer (GstBuffer *buffer, gpointer job)
 {
   lychee_job_put (job, buffer);
+}
+
+static void
+set_array (GstStructure *structure, const char *key, GVariant *numbers)
+{
+  GValue array = G_VALUE_INIT, value = G_VALUE_INIT;
+  gsize n;
+  const guint64 *number = g_variant_get_fixed_array (numbers, &n, sizeof *number);
+
+  g_value_init (&array, GST_TYPE_ARRAY);
+  g_value_init (&value, G_TYPE_UINT64);
+  for (gsize i = 0; i < n; i++) {
+    g_value_set_uint64 (&value, number[i]);
+    gst_value_array_append_value (&array, &value);
+  }
+  gst_structure_take_value (structure, key, &array);
 }
 
 /* Counts an answer; of one that was made, what it cost is the last answer's figures. */
@@ -64,6 +81,8 @@ note_answer (GstLycheeDecoder *self, const GstStructure *description, LycheeSess
         gst_structure_set (last, key, G_TYPE_UINT64, g_variant_get_uint64 (entry), NULL);
       else if (g_variant_is_of_type (entry, G_VARIANT_TYPE_DOUBLE))
         gst_structure_set (last, key, G_TYPE_DOUBLE, g_variant_get_double (entry), NULL);
+      else if (g_variant_is_of_type (entry, G_VARIANT_TYPE ("at")))
+        set_array (last, key, entry);
     }
     g_variant_unref (attention);
   }
@@ -256,7 +275,8 @@ renew_snapshot (LycheeAsk *ask, gpointer self)
   g_autoptr (GError) error = NULL;
 
   if (!take_snapshot (self, ask, &error))
-    GST_INFO_OBJECT (self, "%s", error->message);
+    GST_WARNING_OBJECT (
+        self, "answer %s goes by what was read before: %s", ask->id, error->message);
 }
 
 /* Who sent a `lychee-drain`, among its fields. */
@@ -336,7 +356,10 @@ gst_lychee_decoder_ask (GstLycheeDecoder *self, const char *prompt, const GstStr
 guint
 gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id)
 {
-  return lychee_answer_queue_cancel (self->queue, id);
+  guint n = lychee_answer_queue_cancel (self->queue, id);
+
+  GST_DEBUG_OBJECT (self, "cancelled %u answers (%s)", n, id != NULL ? id : "all");
+  return n;
 }
 
 gboolean

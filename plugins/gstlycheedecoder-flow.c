@@ -197,6 +197,7 @@ gst_lychee_decoder_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
 
   switch (GST_EVENT_TYPE (event)) {
   case GST_EVENT_FLUSH_START:
+    GST_DEBUG_OBJECT (self, "flush: all answers end");
     lychee_answer_queue_flush_start (self->queue, event);
     return GST_FLOW_OK;
   case GST_EVENT_FLUSH_STOP:
@@ -267,6 +268,31 @@ gst_lychee_decoder_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
          gst_pad_event_default (pad, parent, event);
 }
 
+/* Has keys and values kept where this element computes: on a CUDA device, or on the host. */
+static void
+gst_lychee_decoder_propose_allocation (GstLycheeDecoder *self, GstQuery *query)
+{
+  if (self->allocator == NULL) {
+    LycheeModel *model = NULL;
+    LycheeHolder *holder = NULL;
+    g_autoptr (GError) error = NULL;
+    LycheeBackendType backend;
+    guint device;
+
+    g_object_get (self, "backend", &backend, "cuda-device", &device, NULL);
+    if (backend != LYCHEE_BACKEND_CPU)
+      model = lychee_model_slot_ref_model (&self->slot, GST_ELEMENT (self));
+    if (model != NULL)
+      holder = lychee_holder_new (model, backend, device, &error);
+    g_clear_object (&model);
+    if (error != NULL) /* it will be an error when something is asked */
+      GST_INFO_OBJECT (self, "%s", error->message);
+    self->allocator = lychee_kv_allocator_new (holder);
+  }
+  gst_query_add_allocation_param (query, GST_ALLOCATOR (self->allocator), NULL);
+  gst_query_add_allocation_meta (query, LYCHEE_KV_META_API_TYPE, NULL);
+}
+
 gboolean
 gst_lychee_decoder_sink_query (GstPad *pad, GstObject *parent, GstQuery *query)
 {
@@ -275,8 +301,7 @@ gst_lychee_decoder_sink_query (GstPad *pad, GstObject *parent, GstQuery *query)
   if (lychee_model_slot_answer_query (&self->slot, GST_ELEMENT (self), query))
     return TRUE;
   if (GST_QUERY_TYPE (query) == GST_QUERY_ALLOCATION) {
-    gst_query_add_allocation_param (query, GST_ALLOCATOR (self->allocator), NULL);
-    gst_query_add_allocation_meta (query, LYCHEE_KV_META_API_TYPE, NULL);
+    gst_lychee_decoder_propose_allocation (self, query);
     return TRUE;
   }
   return gst_pad_query_default (pad, parent, query);

@@ -24,7 +24,6 @@ struct _GstLycheeDecoder {
 
   GstPad *sinkpad;
   GstPad *srcpad;
-  LycheeKVAllocator *allocator;
   LycheeAnswerQueue *queue;
 
   /* under the object lock: settings */
@@ -55,6 +54,7 @@ struct _GstLycheeDecoder {
   guint n_failed;
 
   /* of the streaming thread */
+  LycheeKVAllocator *allocator; /* (nullable): that was proposed upstream */
   LycheeRolling rolling;
   LycheeAsk *summary; /* the last rolling summary that was asked for */
   GstClockTime summary_from;

@@ -245,7 +245,8 @@ install_output (GObjectClass *object_class)
    * `dense-fallbacks` (sparse was asked for and the transcript shorter than the budget),
    * `sparse-queries`, `rows-visible` (keys that dense attention would have read for these),
    * `rows-read`, `rows-estimated`, `nodes-scored`, `index-bytes`, `index-leaves`, `index-coarse`,
-   * `index-depth` (uint64); with #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`,
+   * `index-depth` (uint64), `index-coarse-of-layers` (an array of uint64, one a layer); with
+   * #lycheedecoder:audit, `audits` (uint64), `missed-mass`, `error`,
    * and seconds of all threads in its parts, `seconds-upkeep`, `seconds-search`, `seconds-read`,
    * `seconds-rest`, `seconds-merge` (double).
    */
@@ -329,7 +330,6 @@ gst_lychee_decoder_init (GstLycheeDecoder *self)
   self->summary_prompt = g_strdup (DEFAULT_SUMMARY_PROMPT);
   self->max_answers = DEFAULT_MAX_ANSWERS;
   lychee_settings_init (&self->settings, PROP_SETTINGS, settings_names);
-  self->allocator = lychee_kv_allocator_new ();
   self->start = GST_CLOCK_TIME_NONE;
   lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
 
@@ -553,6 +553,7 @@ gst_lychee_decoder_change_state (GstElement *element, GstStateChange transition)
     self->n_asked = 0;
     GST_OBJECT_UNLOCK (self);
     g_clear_pointer (&self->summary, lychee_ask_unref);
+    gst_clear_object (&self->allocator);
     lychee_rolling_restart (&self->rolling, GST_CLOCK_TIME_NONE, 0);
     self->flushed = FALSE;
   }

@@ -55,7 +55,7 @@ gst_lychee_indexer_negotiate (GstLycheeIndexer *self)
   GST_DEBUG_OBJECT (
       self, "%s allocator", allocator != NULL ? "takes downstream's" : "makes its own");
   gst_clear_object (&self->allocator);
-  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new ();
+  self->allocator = allocator != NULL ? allocator : lychee_kv_allocator_new (NULL);
   return ret;
 }
 
@@ -287,6 +287,9 @@ push_resumed (GstLycheeIndexer *self)
   g_autoptr (LycheeChunk) last =
       lychee_cache_get_chunk (cache, lychee_cache_get_n_chunks (cache) - 1, NULL);
 
+  /* At the end of a stream that said nothing. */
+  if (gst_pad_check_reconfigure (self->srcpad) && !gst_lychee_indexer_negotiate (self))
+    return GST_FLOW_NOT_NEGOTIATED;
   self->resumed = FALSE;
   return push_view (self, last);
 }
@@ -317,6 +320,10 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   } else if (ok) {
     tell_backend (self);
     note_chunk (self, chunk);
+    GST_LOG_OBJECT (self,
+        "chunk %" G_GUINT64_FORMAT ": %u tokens in %.1f ms, %" G_GUINT64_FORMAT " in all",
+        self->reading.chunks, chunk->n_ids, (g_get_monotonic_time () - begun) / 1e3,
+        self->reading.tokens);
     if (lychee_cache_get_n_chunks (cache) <= n_chunks)
       say_what_was_forgotten (self);
     lychee_reading_progress (&self->reading, GST_ELEMENT (self), self->sinkpad, FALSE);

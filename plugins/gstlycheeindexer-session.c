@@ -13,21 +13,24 @@ post_session (GstLycheeIndexer *self)
   g_autoptr (GVariant) stats = lychee_session_get_stats (self->session);
   guint trained = lychee_model_get_n_context (lychee_session_get_model (self->session));
   guint64 weights = 0, cache = 0, index = 0, available = 0;
+  const char *positions = "absolute";
   guint context = 0;
   double stretch = 1;
 
   g_variant_lookup (stats, "context", "u", &context);
   g_variant_lookup (stats, "stretch", "d", &stretch);
+  g_variant_lookup (stats, "positions", "&s", &positions);
   g_variant_lookup (stats, "memory-weights", "t", &weights);
   g_variant_lookup (stats, "memory-cache", "t", &cache);
   g_variant_lookup (stats, "memory-index", "t", &index);
   g_variant_lookup (stats, "memory-available", "t", &available);
+  GST_INFO_OBJECT (self, "a context of %u tokens, trained for %u", context, trained);
   gst_element_post_message (GST_ELEMENT (self),
       gst_message_new_element (GST_OBJECT (self),
           gst_structure_new ("lychee-session", "context", G_TYPE_UINT, context, "trained",
-              G_TYPE_UINT, trained, "stretch", G_TYPE_DOUBLE, stretch, "weights", G_TYPE_UINT64,
-              weights, "cache", G_TYPE_UINT64, cache, "index", G_TYPE_UINT64, index, "available",
-              G_TYPE_UINT64, available, NULL)));
+              G_TYPE_UINT, trained, "stretch", G_TYPE_DOUBLE, stretch, "positions", G_TYPE_STRING,
+              positions, "weights", G_TYPE_UINT64, weights, "cache", G_TYPE_UINT64, cache, "index",
+              G_TYPE_UINT64, index, "available", G_TYPE_UINT64, available, NULL)));
   if (stretch > 1)
     GST_ELEMENT_INFO (self, LIBRARY, SETTINGS,
         ("A context of %u tokens is more than the %u that the model was trained for: YaRN "

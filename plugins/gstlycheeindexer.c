@@ -27,9 +27,10 @@
  * At the start, an element message `lychee-session`: `context` and `trained`, the tokens that there
  * is room for and those that the model was trained for (guint); `stretch`, by how much YaRN
  * stretches the model's positions (gdouble, 1: not at all), which an INFO message says, too;
- * `weights`, `cache`, `index` and `available`, bytes that a full context will take, and that there
- * are (guint64). Where there is a CUDA device and `backend=auto` cannot use it, an INFO message
- * says why when the first chunk has been read.
+ * `positions`, "absolute" or "packed" (string; see #lycheeindexer:positions); `weights`, `cache`,
+ * `index` and `available`, bytes that a full context will take, and that there are (guint64). Where
+ * there is a CUDA device and `backend=auto` cannot use it, an INFO message says why when the first
+ * chunk has been read.
  *
  * A few times a second and at the end, an element message `lychee-progress`:
  *

@@ -24,7 +24,8 @@
  *
  * Output are native-endian 32-bit integers. An id is handed on when no further text can change it,
  * so the last word of a cue comes after the next cue has begun, or on end of stream, gap,
- * discontinuity, a new segment or a custom event `lychee-drain` from either side; it still has the
+ * discontinuity, a new segment or a custom event `lychee-drain` from either side, and in a live
+ * stream after #lycheetokenizer:max-wait, which is part of the pipeline's latency; it still has the
  * timestamp of its own cue. A buffer never has ids of two cues. A LycheeTextMeta on each buffer has
  * the text and each token's place in it, and who speaks.
  *
@@ -39,23 +40,27 @@
 
 #include <string.h>
 
+#include "lychee-ask.h"
 #include "lychee-drain.h"
 #include "lychee-element.h"
 #include "lychee-meta.h"
 #include "lychee-model-context.h"
 #include "lychee-model-tokenizer.h"
 #include "lychee-text-join.h"
+#include "lychee-wait.h"
 
 GST_DEBUG_CATEGORY_STATIC (lychee_tokenizer_debug);
 #define GST_CAT_DEFAULT lychee_tokenizer_debug
 
 #define DEFAULT_SPEAKER_LABELS TRUE
+#define DEFAULT_MAX_WAIT (500 * GST_MSECOND)
 
 enum {
   PROP_0,
   PROP_MODEL,
   PROP_SEPARATOR,
   PROP_SPEAKER_LABELS,
+  PROP_MAX_WAIT,
 };
 
 /* Where a stretch of the running text came from. */
@@ -76,6 +81,7 @@ struct _GstLycheeTokenizer {
   LycheeModelSlot slot;
   char *separator; /* NULL: as the text asks for */
   gboolean speaker_labels;
+  GstClockTime max_wait;
 
   /* of the streaming thread */
   LycheeEncoder *encoder;
@@ -88,6 +94,8 @@ struct _GstLycheeTokenizer {
   LycheeTextJoiner *joiner;
   gboolean markup;
   gboolean discont;
+  LycheeWait wait;
+  GstClockTime held_since; /* of the text that no token has been pushed for */
 };
 
 static GstStaticPadTemplate sink_template =
@@ -114,6 +122,8 @@ static GstFlowReturn gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent,
 static gboolean gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_tokenizer_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 static gboolean gst_lychee_tokenizer_query (GstPad *pad, GstObject *parent, GstQuery *query);
+static gboolean gst_lychee_tokenizer_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
+static void gst_lychee_tokenizer_hasten (GstElement *element);
 
 static void
 gst_lychee_tokenizer_class_init (GstLycheeTokenizerClass *klass)
@@ -152,6 +162,18 @@ gst_lychee_tokenizer_class_init (GstLycheeTokenizerClass *klass)
           "Begin a line with the speaker's name where the speaker changes", DEFAULT_SPEAKER_LABELS,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
 
+  /**
+   * lycheetokenizer:max-wait:
+   *
+   * In a live stream, how long a word waits at most for what is said after it.
+   */
+  g_object_class_install_property (object_class, PROP_MAX_WAIT,
+      g_param_spec_uint64 ("max-wait", "Maximum wait",
+          "In a live stream, nanoseconds that a word waits at most for the next; part of the "
+          "latency (-1: for ever, which is not)",
+          0, G_MAXUINT64, DEFAULT_MAX_WAIT,
+          G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING));
+
   gst_element_class_add_static_pad_template (element_class, &sink_template);
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee tokenizer", "Filter/Converter/Text",
@@ -162,6 +184,8 @@ static void
 gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
 {
   self->speaker_labels = DEFAULT_SPEAKER_LABELS;
+  self->max_wait = DEFAULT_MAX_WAIT;
+  self->held_since = GST_CLOCK_TIME_NONE;
   self->joiner = lychee_text_joiner_new ();
   self->tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
   self->text = g_byte_array_new ();
@@ -171,9 +195,10 @@ gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_tokenizer_chain);
   gst_pad_set_query_function (self->sinkpad, gst_lychee_tokenizer_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
+  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_tokenizer_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
-  gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_query);
+  gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_src_query);
   gst_pad_use_fixed_caps (self->srcpad);
   gst_pad_set_event_function (self->srcpad, gst_lychee_tokenizer_src_event);
   lychee_pad_set_event_function (
@@ -190,6 +215,25 @@ cue_free (gpointer data)
   g_free (cue);
 }
 
+static GstClockTime
+get_max_wait (GstLycheeTokenizer *self)
+{
+  GstClockTime max_wait;
+
+  GST_OBJECT_LOCK (self);
+  max_wait = self->max_wait;
+  GST_OBJECT_UNLOCK (self);
+  return max_wait;
+}
+
+/* What is held now has been since @since; none: nothing is. */
+static void
+hold_since (GstLycheeTokenizer *self, GstClockTime since)
+{
+  self->held_since = since;
+  lychee_wait_until (&self->wait, lychee_wait_get_end (since, get_max_wait (self)));
+}
+
 /* Forgets all text: nothing that comes is joined to what was. */
 static void
 gst_lychee_tokenizer_reset (GstLycheeTokenizer *self)
@@ -203,6 +247,7 @@ gst_lychee_tokenizer_reset (GstLycheeTokenizer *self)
   self->text_start = 0;
   self->text_end = 0;
   self->discont = TRUE;
+  hold_since (self, GST_CLOCK_TIME_NONE);
 }
 
 static void
@@ -215,6 +260,7 @@ gst_lychee_tokenizer_finalize (GObject *object)
   g_byte_array_unref (self->text);
   lychee_text_joiner_free (self->joiner);
   lychee_model_slot_clear (&self->slot);
+  lychee_wait_clear (&self->wait);
   g_free (self->separator);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
@@ -224,6 +270,7 @@ gst_lychee_tokenizer_set_property (
     GObject *object, guint id, const GValue *value, GParamSpec *pspec)
 {
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (object);
+  gboolean changed;
 
   switch (id) {
   case PROP_MODEL:
@@ -239,6 +286,15 @@ gst_lychee_tokenizer_set_property (
     GST_OBJECT_LOCK (self);
     self->speaker_labels = g_value_get_boolean (value);
     GST_OBJECT_UNLOCK (self);
+    break;
+  case PROP_MAX_WAIT:
+    GST_OBJECT_LOCK (self);
+    changed = self->max_wait != g_value_get_uint64 (value);
+    self->max_wait = g_value_get_uint64 (value);
+    GST_OBJECT_UNLOCK (self);
+    if (changed)
+      gst_element_post_message (
+          GST_ELEMENT (self), gst_message_new_latency (GST_OBJECT_CAST (self)));
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -263,6 +319,9 @@ gst_lychee_tokenizer_get_property (GObject *object, guint id, GValue *value, GPa
     GST_OBJECT_LOCK (self);
     g_value_set_boolean (value, self->speaker_labels);
     GST_OBJECT_UNLOCK (self);
+    break;
+  case PROP_MAX_WAIT:
+    g_value_set_uint64 (value, get_max_wait (self));
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -339,6 +398,8 @@ push_settled (GstLycheeTokenizer *self)
     i = end;
   }
   g_array_set_size (self->tokens, 0);
+  if (self->text->len == 0)
+    hold_since (self, GST_CLOCK_TIME_NONE);
   return ret;
 }
 
@@ -350,6 +411,13 @@ gst_lychee_tokenizer_drain (GstLycheeTokenizer *self)
     return GST_FLOW_OK;
   lychee_encoder_finish (self->encoder, self->tokens);
   return push_settled (self);
+}
+
+/* What is held has waited for long enough. */
+static void
+gst_lychee_tokenizer_hasten (GstElement *element)
+{
+  gst_lychee_tokenizer_drain (GST_LYCHEE_TOKENIZER (element));
 }
 
 static void
@@ -497,8 +565,14 @@ gst_lychee_tokenizer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   gst_buffer_unmap (buffer, &map);
 
   if (text->len > 0) {
+    guint64 old_end = self->text_end;
+    GstClockTime now = lychee_wait_get_now (&self->wait);
+
     append_cue (self, buffer, text);
     ret = push_settled (self);
+    if (self->text->len > 0 &&
+        (self->text_start >= old_end || self->held_since == GST_CLOCK_TIME_NONE))
+      hold_since (self, now);
   }
   g_string_free (text, TRUE);
   gst_buffer_unref (buffer);
@@ -567,6 +641,7 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
     /* Some recognisers, pocketsphinx for one, send no caps. What they send is text, then. */
     if (!gst_pad_has_current_caps (self->srcpad))
       gst_lychee_tokenizer_set_caps (self, NULL);
+    lychee_wait_note_segment (&self->wait);
     break;
   case GST_EVENT_GAP:
     gst_lychee_tokenizer_drain (self);
@@ -581,7 +656,7 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     structure = gst_event_get_structure (event);
     if (gst_structure_has_name (structure, "rstranscribe/final-transcript") ||
-        gst_structure_has_name (structure, "lychee-ask") ||
+        gst_structure_has_name (structure, LYCHEE_ASK_EVENT) ||
         gst_structure_has_name (structure, LYCHEE_DRAIN_EVENT)) {
       gst_lychee_tokenizer_drain (self);
     } else if (gst_structure_has_name (structure, "rstranscribe/speaker-change")) {
@@ -599,15 +674,7 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
 static gboolean
 gst_lychee_tokenizer_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
 {
-  GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (parent);
-  gboolean handled;
-
-  if (GST_EVENT_TYPE (event) != GST_EVENT_CUSTOM_UPSTREAM ||
-      !gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
-    return gst_pad_event_default (pad, parent, event);
-  handled = lychee_drain_turn_round (GST_ELEMENT (self), self->sinkpad, event);
-  gst_event_unref (event);
-  return handled;
+  return lychee_drain_src_event (pad, parent, GST_LYCHEE_TOKENIZER (parent)->sinkpad, TRUE, event);
 }
 
 static gboolean
@@ -619,6 +686,16 @@ gst_lychee_tokenizer_query (GstPad *pad, GstObject *parent, GstQuery *query)
          gst_pad_query_default (pad, parent, query);
 }
 
+static gboolean
+gst_lychee_tokenizer_src_query (GstPad *pad, GstObject *parent, GstQuery *query)
+{
+  GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (parent);
+
+  if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
+    return lychee_wait_query_latency (&self->wait, query, get_max_wait (self));
+  return gst_lychee_tokenizer_query (pad, parent, query);
+}
+
 static GstStateChangeReturn
 gst_lychee_tokenizer_change_state (GstElement *element, GstStateChange transition)
 {
@@ -627,6 +704,7 @@ gst_lychee_tokenizer_change_state (GstElement *element, GstStateChange transitio
 
   lychee_model_slot_before_change (&self->slot, element, transition);
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
+  lychee_wait_change_state (&self->wait, transition);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY)
     gst_lychee_tokenizer_reset (self);
   lychee_model_slot_after_change (&self->slot, element, transition);

@@ -41,7 +41,9 @@ gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self)
   g_ptr_array_set_size (self->clean, 0);
   self->offset = 0;
   self->refused = FALSE;
+  self->finals = FALSE;
   self->discont = TRUE;
+  lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
   GST_OBJECT_LOCK (self);
   self->n_bytes = 0;
   GST_OBJECT_UNLOCK (self);
@@ -412,6 +414,34 @@ gst_lychee_transcript_parse_finish (GstLycheeTranscriptParse *self)
   return ret;
 }
 
+void
+gst_lychee_transcript_parse_hasten (GstElement *element)
+{
+  GstLycheeTranscriptParse *self = GST_LYCHEE_TRANSCRIPT_PARSE (element);
+
+  lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
+  if (self->parser != NULL)
+    lychee_transcript_parser_release (self->parser, self->parsed);
+  push_parsed (self);
+  lychee_hygiene_end_hypothesis (self->hygiene, self->clean);
+  push_clean (self);
+}
+
+/* The last cue of a live stream is handed on when none has come behind it for so long. Where the
+ * recogniser says itself what is final, that is waited for. */
+static void
+wait_for_more (GstLycheeTranscriptParse *self)
+{
+  GstClockTime max_reorder;
+
+  GST_OBJECT_LOCK (self);
+  max_reorder = self->max_reorder;
+  GST_OBJECT_UNLOCK (self);
+  lychee_wait_until (&self->wait,
+      self->finals ? GST_CLOCK_TIME_NONE
+                   : lychee_wait_get_end (lychee_wait_get_now (&self->wait), max_reorder));
+}
+
 GstFlowReturn
 gst_lychee_transcript_parse_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
 {
@@ -423,6 +453,7 @@ gst_lychee_transcript_parse_chain (GstPad *pad, GstObject *parent, GstBuffer *bu
   ret = self->input == INPUT_BYTES ? gst_lychee_transcript_parse_bytes (self, buffer)
                                    : parse_cue (self, buffer);
   gst_buffer_unref (buffer);
+  wait_for_more (self);
   return ret;
 }
 
@@ -484,6 +515,7 @@ sink_segment (GstLycheeTranscriptParse *self, GstEvent *event)
       self->collected = g_byte_array_new ();
   }
   gst_clear_caps (&caps);
+  lychee_wait_note_segment (&self->wait);
   self->segment_pending = TRUE;
   self->seqnum = gst_event_get_seqnum (event);
 }
@@ -526,11 +558,14 @@ gst_lychee_transcript_parse_sink_event (GstPad *pad, GstObject *parent, GstEvent
     break;
   case GST_EVENT_CUSTOM_DOWNSTREAM:
     structure = gst_event_get_structure (event);
-    if (gst_structure_has_name (structure, "rstranscribe/final-transcript"))
+    if (gst_structure_has_name (structure, "rstranscribe/final-transcript")) {
+      self->finals = TRUE;
+      lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
       lychee_hygiene_end_hypothesis (self->hygiene, self->clean);
-    else if (gst_structure_has_name (structure, "rstranscribe/speaker-change"))
+    } else if (gst_structure_has_name (structure, "rstranscribe/speaker-change")) {
       lychee_hygiene_set_speaker (
           self->hygiene, gst_structure_get_string (structure, "speaker"), self->clean);
+    }
     push_clean (self);
     break;
   default:

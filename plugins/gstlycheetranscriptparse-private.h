@@ -4,6 +4,7 @@
 #include "gstlycheetranscriptparse.h"
 
 #include "lychee-hygiene.h"
+#include "lychee-wait.h"
 
 G_BEGIN_DECLS
 
@@ -59,6 +60,8 @@ struct _GstLycheeTranscriptParse {
   gboolean is_file; /* upstream can be read again */
   guint64 offset;   /* of the next byte to pull */
   guint32 seqnum;   /* of the segment, and of what ends it */
+  LycheeWait wait;
+  gboolean finals; /* the recogniser tells what is final */
 };
 
 GstFlowReturn gst_lychee_transcript_parse_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer);
@@ -69,6 +72,8 @@ gboolean gst_lychee_transcript_parse_activate_mode (
 gboolean gst_lychee_transcript_parse_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 gboolean gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery *query);
 
+/* Hands on what is held of a live stream. */
+void gst_lychee_transcript_parse_hasten (GstElement *element);
 void gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self);
 LycheeTranscriptSurvey *gst_lychee_transcript_parse_new_survey (GstLycheeTranscriptParse *self);
 gboolean gst_lychee_transcript_parse_begins_with_text (

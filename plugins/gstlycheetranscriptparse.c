@@ -21,7 +21,8 @@
  *
  * Input can be bytes, pushed or pulled. If the source can be read twice, the whole transcript is
  * looked over first: its encoding is known for certain, and its cues come in order of time. In a
- * live stream a cue is held for #lycheetranscriptparse:max-reorder. Input can also be text with
+ * live stream a cue is held for #lycheetranscriptparse:max-reorder at most, by its times or by the
+ * clock, which is part of the pipeline's latency. Input can also be text with
  * times, from a speech recogniser or another parser, in need of the same hygiene; the events
  * `rstranscribe/final-transcript` and `rstranscribe/speaker-change` are honoured.
  *
@@ -130,12 +131,16 @@ gst_lychee_transcript_parse_class_init (GstLycheeTranscriptParseClass *klass)
    * lycheetranscriptparse:max-reorder:
    *
    * In a stream, a cue is held until another begins so much later, for one that belongs before it.
-   * A file is always put in order as a whole.
+   * Where the source is live, it is also held no longer than that when nothing comes at all, but
+   * for a recogniser that tells which of its hypotheses are final, and for a sentence that is said
+   * again, of which it is not known yet whether it becomes a loop. A file is always put in order as
+   * a whole.
    */
   g_object_class_install_property (object_class, PROP_MAX_REORDER,
       g_param_spec_uint64 ("max-reorder", "Maximum reorder time",
-          "In a stream, nanoseconds that a cue may come too late and still be put in order", 0,
-          G_MAXUINT64, DEFAULT_MAX_REORDER,
+          "In a stream, nanoseconds that a cue may come too late and still be put in order; live, "
+          "part of the latency",
+          0, G_MAXUINT64, DEFAULT_MAX_REORDER,
           G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY));
 
   /**
@@ -181,6 +186,8 @@ gst_lychee_transcript_parse_init (GstLycheeTranscriptParse *self)
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_transcript_parse_chain);
   gst_pad_set_event_function (self->sinkpad, gst_lychee_transcript_parse_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
+  lychee_wait_init (
+      &self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_transcript_parse_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_event_function (self->srcpad, gst_lychee_transcript_parse_src_event);
@@ -201,6 +208,7 @@ gst_lychee_transcript_parse_finalize (GObject *object)
   g_ptr_array_unref (self->parsed);
   g_ptr_array_unref (self->clean);
   g_free (self->encoding);
+  lychee_wait_clear (&self->wait);
   G_OBJECT_CLASS (parent_class)->finalize (object);
 }
 
@@ -327,6 +335,7 @@ gst_lychee_transcript_parse_change_state (GstElement *element, GstStateChange tr
 
   ret = GST_ELEMENT_CLASS (parent_class)->change_state (element, transition);
 
+  lychee_wait_change_state (&self->wait, transition);
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
     gst_lychee_transcript_parse_reset (self);
     g_clear_object (&self->survey);

@@ -21,24 +21,15 @@ turn_round (GstElement *element, gpointer data)
 {
   Turn *turn = data;
 
-  GST_DEBUG_OBJECT (element, "%" GST_PTR_FORMAT, turn->event);
   gst_pad_send_event (turn->sinkpad, g_steal_pointer (&turn->event));
 }
 
-/**
- * lychee_drain_turn_round:
- * @element: an element that holds text
- * @sinkpad: its sink pad, whose event function takes #LYCHEE_DRAIN_EVENT
- * @event: such an event that came from downstream (transfer none)
- *
- * Sends @event, its fields and sequence number kept, through @element as if upstream had. Whoever
+/* Sends @event, its fields and sequence number kept, through @element as if upstream had. Whoever
  * sent it may be in the streaming thread, or one that must not wait for it: another thread does
- * this, in order with the buffers.
- *
- * Returns: %FALSE where nothing can come of it, as no stream has begun or it has ended
- */
-gboolean
-lychee_drain_turn_round (GstElement *element, GstPad *sinkpad, GstEvent *event)
+ * this, in order with the buffers. FALSE where nothing can come of it, as no stream has begun or it
+ * has ended. */
+static gboolean
+turn_event_round (GstElement *element, GstPad *sinkpad, GstEvent *event)
 {
   const GstStructure *structure = gst_event_get_structure (event);
   GstEvent *segment;
@@ -57,4 +48,32 @@ lychee_drain_turn_round (GstElement *element, GstPad *sinkpad, GstEvent *event)
   gst_event_set_seqnum (turn->event, gst_event_get_seqnum (event));
   gst_element_call_async (element, turn_round, turn, turn_free);
   return TRUE;
+}
+
+/**
+ * lychee_drain_src_event:
+ * @pad: a source pad
+ * @parent: its element, which holds text
+ * @sinkpad: the element's sink pad, whose event function takes #LYCHEE_DRAIN_EVENT
+ * @first: whether nobody upstream holds text
+ * @event: (transfer full): an event from downstream
+ *
+ * Handles #LYCHEE_DRAIN_EVENT, as an event function does: it goes to the first element that holds
+ * text, and turns round there. Other events go the usual way.
+ *
+ * Returns: whether the event was handled
+ */
+gboolean
+lychee_drain_src_event (
+    GstPad *pad, GstObject *parent, GstPad *sinkpad, gboolean first, GstEvent *event)
+{
+  gboolean handled;
+
+  if (GST_EVENT_TYPE (event) != GST_EVENT_CUSTOM_UPSTREAM ||
+      !gst_event_has_name (event, LYCHEE_DRAIN_EVENT))
+    return gst_pad_event_default (pad, parent, event);
+  handled = (!first && gst_pad_push_event (sinkpad, gst_event_ref (event))) ||
+            turn_event_round (GST_ELEMENT (parent), sinkpad, event);
+  gst_event_unref (event);
+  return handled;
 }

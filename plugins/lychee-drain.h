@@ -11,6 +11,7 @@ G_BEGIN_DECLS
  * held any more. */
 #define LYCHEE_DRAIN_EVENT "lychee-drain"
 
-gboolean lychee_drain_turn_round (GstElement *element, GstPad *sinkpad, GstEvent *event);
+gboolean lychee_drain_src_event (
+    GstPad *pad, GstObject *parent, GstPad *sinkpad, gboolean first, GstEvent *event);
 
 G_END_DECLS

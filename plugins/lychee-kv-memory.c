@@ -21,7 +21,16 @@ typedef struct {
 
 struct _LycheeKVAllocator {
   GstAllocator parent;
+
+  GMutex lock;          /* of what follows */
+  LycheeHolder *holder; /* (nullable): views are of the host's memory alone */
+  char *device;         /* (nullable): that it has been on */
+  guint64 held;
 };
+
+enum { PROP_0, PROP_DEVICE, PROP_HELD, N_PROPS };
+
+static GParamSpec *props[N_PROPS];
 
 G_DEFINE_TYPE_WITH_CODE (LycheeKVAllocator, lychee_kv_allocator, GST_TYPE_ALLOCATOR,
     GST_DEBUG_CATEGORY_INIT (lychee_kv_memory_debug, "lycheekvmemory", 0, "Views into a KV cache"))
@@ -124,12 +133,48 @@ kv_free (GstAllocator *allocator, GstMemory *memory)
 }
 
 static void
+lychee_kv_allocator_get_property (GObject *object, guint id, GValue *value, GParamSpec *pspec)
+{
+  LycheeKVAllocator *self = LYCHEE_KV_ALLOCATOR (object);
+
+  g_mutex_lock (&self->lock);
+  if (id == PROP_DEVICE)
+    g_value_set_string (value, self->device);
+  else
+    g_value_set_uint64 (value, self->held);
+  g_mutex_unlock (&self->lock);
+}
+
+static void
+lychee_kv_allocator_finalize (GObject *object)
+{
+  LycheeKVAllocator *self = LYCHEE_KV_ALLOCATOR (object);
+
+  g_clear_pointer (&self->holder, lychee_holder_free);
+  g_free (self->device);
+  g_mutex_clear (&self->lock);
+  G_OBJECT_CLASS (lychee_kv_allocator_parent_class)->finalize (object);
+}
+
+static void
 lychee_kv_allocator_class_init (LycheeKVAllocatorClass *klass)
 {
   GstAllocatorClass *allocator_class = GST_ALLOCATOR_CLASS (klass);
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
 
+  object_class->get_property = lychee_kv_allocator_get_property;
+  object_class->finalize = lychee_kv_allocator_finalize;
   allocator_class->alloc = kv_alloc;
   allocator_class->free = kv_free;
+
+  /* For an application that looks where keys and values are. */
+  props[PROP_DEVICE] =
+      g_param_spec_string ("device", "Device", "What has what is viewed besides the host, or NULL",
+          NULL, G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  props[PROP_HELD] = g_param_spec_uint64 ("held", "Held",
+      "Tokens of the cache that was viewed last that the device has", 0, G_MAXUINT64, 0,
+      G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  g_object_class_install_properties (object_class, N_PROPS, props);
 }
 
 static void
@@ -137,6 +182,7 @@ lychee_kv_allocator_init (LycheeKVAllocator *self)
 {
   GstAllocator *allocator = GST_ALLOCATOR_CAST (self);
 
+  g_mutex_init (&self->lock);
   allocator->mem_type = LYCHEE_KV_MEMORY_TYPE;
   allocator->mem_map = kv_map;
   allocator->mem_unmap = kv_unmap;
@@ -148,13 +194,43 @@ lychee_kv_allocator_init (LycheeKVAllocator *self)
 
 /**
  * lychee_kv_allocator_new:
+ * @holder: (transfer full) (nullable): what keeps the caches that are viewed in the memory of a
+ *   device, or %NULL: they are the host's alone
+ *
+ * Makes an allocator for the element that will read keys and values, which proposes it upstream: so
+ * they are where that computes, from the moment when they are there. With a @holder, making a view
+ * brings onto the device what it has not yet of the cache; where that has no more memory they are
+ * the host's alone from then on.
  *
  * Returns: (transfer full): an allocator of views into KV caches
  */
 LycheeKVAllocator *
-lychee_kv_allocator_new (void)
+lychee_kv_allocator_new (LycheeHolder *holder)
 {
-  return gst_object_ref_sink (g_object_new (LYCHEE_TYPE_KV_ALLOCATOR, NULL));
+  LycheeKVAllocator *self = g_object_new (LYCHEE_TYPE_KV_ALLOCATOR, NULL);
+
+  self->holder = holder;
+  if (holder != NULL)
+    self->device = g_strdup (lychee_holder_get_name (holder));
+  return gst_object_ref_sink (self);
+}
+
+/* Brings the rows of @cache onto the device. */
+static void
+hold (LycheeKVAllocator *self, LycheeCache *cache)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_mutex_lock (&self->lock);
+  if (self->holder != NULL) {
+    self->held = lychee_holder_hold (self->holder, cache, &error);
+    if (error != NULL) {
+      GST_WARNING_OBJECT (self, "%s", error->message);
+      g_clear_pointer (&self->holder, lychee_holder_free);
+      g_clear_pointer (&self->device, g_free);
+    }
+  }
+  g_mutex_unlock (&self->lock);
 }
 
 /**
@@ -164,9 +240,10 @@ lychee_kv_allocator_new (void)
  * @first: position of the first token
  * @n: how many tokens; they are in @cache
  *
- * Makes a view of tokens @first to @first + @n - 1. Nothing is copied until it is mapped; mapping
- * gives values as [layer][K then V][kv-head][token][head-dim], of the type that the caps say: f16,
- * or q8_0's blocks of 34 bytes for 32 values each.
+ * Makes a view of tokens @first to @first + @n - 1, in the thread that appends to @cache. Nothing
+ * is copied to the host until it is mapped; mapping gives values as [layer][K then
+ * V][kv-head][token][head-dim], of the type that the caps say: f16, or q8_0's blocks of 34 bytes
+ * for 32 values each.
  *
  * Returns: (transfer full): the memory
  */
@@ -179,6 +256,7 @@ lychee_kv_memory_new (LycheeKVAllocator *allocator, LycheeCache *cache, guint fi
   g_return_val_if_fail (LYCHEE_IS_KV_ALLOCATOR (allocator), NULL);
   g_return_val_if_fail (LYCHEE_IS_CACHE (cache), NULL);
 
+  hold (allocator, cache);
   self = g_new0 (LycheeKVMemory, 1);
   size = (gsize) n * lychee_cache_get_token_bytes (cache);
   gst_memory_init (&self->memory, GST_MEMORY_FLAG_READONLY, GST_ALLOCATOR_CAST (allocator), NULL,

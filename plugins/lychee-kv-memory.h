@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include "lychee-cache.h"
+#include "lychee-holder.h"
 
 G_BEGIN_DECLS
 
@@ -13,7 +14,7 @@ G_BEGIN_DECLS
 #define LYCHEE_TYPE_KV_ALLOCATOR (lychee_kv_allocator_get_type ())
 G_DECLARE_FINAL_TYPE (LycheeKVAllocator, lychee_kv_allocator, LYCHEE, KV_ALLOCATOR, GstAllocator)
 
-LycheeKVAllocator *lychee_kv_allocator_new (void);
+LycheeKVAllocator *lychee_kv_allocator_new (LycheeHolder *holder);
 
 GstMemory *lychee_kv_memory_new (
     LycheeKVAllocator *allocator, LycheeCache *cache, guint first, guint n);

@@ -3,7 +3,7 @@
 
 #include "lychee-element.h"
 
-GST_DEBUG_CATEGORY_STATIC (lychee_model_context_debug);
+GST_DEBUG_CATEGORY (lychee_model_context_debug);
 #define GST_CAT_DEFAULT lychee_model_context_debug
 
 /* One element at a time looks for a model, else two of them would find none and load it twice.
@@ -181,7 +181,7 @@ find_or_load (GstElement *element, const char *path)
 {
   LycheeModelLoad *load;
   GstMessage *message;
-  const char *environment;
+  const char *environment, *whence = NULL;
   char *file;
 
   if ((load = load_from_own_context (element, path)) != NULL ||
@@ -202,13 +202,17 @@ find_or_load (GstElement *element, const char *path)
   }
 
   environment = g_getenv ("LYCHEE_MODEL");
-  if (path != NULL)
+  if (path != NULL) {
     file = g_strdup (path);
-  else if (environment != NULL && *environment != '\0')
+  } else if (environment != NULL && *environment != '\0') {
     file = absolute_path (environment);
-  else
+    whence = "The environment variable LYCHEE_MODEL names the model";
+  } else {
     file = g_strdup (LYCHEE_DEFAULT_MODEL);
-  load = lychee_model_load_start (element, file, path != NULL);
+    whence = "No model was named (property “model”, environment variable LYCHEE_MODEL), and the "
+             "default one cannot be used";
+  }
+  load = lychee_model_load_start (element, file, whence);
   g_free (file);
   return load;
 }
@@ -329,7 +333,7 @@ lychee_model_slot_answer_query (LycheeModelSlot *slot, GstElement *element, GstQ
     g_rec_mutex_lock (&context_lock);
     load = load_from_own_context (element, path);
     if (load == NULL)
-      load = lychee_model_load_start (element, path, TRUE);
+      load = lychee_model_load_start (element, path, NULL);
     g_rec_mutex_unlock (&context_lock);
   }
 

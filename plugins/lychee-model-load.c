@@ -4,10 +4,13 @@
 #include "lychee-element.h"
 #include "lychee-model-context.h"
 
+GST_DEBUG_CATEGORY_EXTERN (lychee_model_context_debug);
+#define GST_CAT_DEFAULT lychee_model_context_debug
+
 struct _LycheeModelLoad {
   gatomicrefcount refs;
   char *path;
-  gboolean named;
+  const char *whence; /* (nullable): what an error begins with */
 
   GMutex lock; /* not held while something is posted */
   GCond changed;
@@ -101,6 +104,7 @@ post_end (GstElement *element, LycheeModelLoad *load)
   if (load->model != NULL) {
     gst_element_post_message (element, gst_message_new_have_context (GST_OBJECT_CAST (element),
                                            lychee_model_load_new_context (load)));
+    GST_INFO_OBJECT (element, "loaded model %s", load->path);
     post_progress (element, GST_PROGRESS_TYPE_COMPLETE, "The model %s is loaded", load->path);
   } else {
     post_progress (element, GST_PROGRESS_TYPE_ERROR, "The model %s cannot be loaded", load->path);
@@ -119,9 +123,8 @@ run (GstElement *element, gpointer user_data)
 
   post_progress (element, GST_PROGRESS_TYPE_CONTINUE, "Reading %s", load->path);
   model = lychee_model_new_from_file (load->path, &error);
-  if (model == NULL && !load->named)
-    g_prefix_error (&error, "No model was named (property “model”, environment variable "
-                            "LYCHEE_MODEL), and the default one cannot be used: ");
+  if (model == NULL && load->whence != NULL)
+    g_prefix_error (&error, "%s: ", load->whence);
   g_mutex_lock (&load->lock);
   load->model = model;
   load->error = error;
@@ -139,12 +142,12 @@ run (GstElement *element, gpointer user_data)
 }
 
 LycheeModelLoad *
-lychee_model_load_start (GstElement *element, const char *path, gboolean named)
+lychee_model_load_start (GstElement *element, const char *path, const char *whence)
 {
   LycheeModelLoad *load = lychee_model_load_new (NULL, path);
   GstContext *context = lychee_model_load_new_context (load);
 
-  load->named = named;
+  load->whence = whence;
   gst_element_set_context (element, context);
   gst_element_post_message (
       element, gst_message_new_have_context (GST_OBJECT_CAST (element), context));

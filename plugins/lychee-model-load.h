@@ -14,9 +14,10 @@ typedef struct _LycheeModelLoad LycheeModelLoad;
 #define LYCHEE_TYPE_MODEL_LOAD (lychee_model_load_get_type ())
 GType lychee_model_load_get_type (void);
 
-/* Has @path loaded in a thread, and tells @element and the pipeline of it. @named: somebody asked
- * for this file. (transfer full) */
-LycheeModelLoad *lychee_model_load_start (GstElement *element, const char *path, gboolean named);
+/* Has @path loaded in a thread, and tells @element and the pipeline of it. @whence: what an error
+ * begins with, where it is not who asked that named the file; static (nullable). (transfer full) */
+LycheeModelLoad *lychee_model_load_start (
+    GstElement *element, const char *path, const char *whence);
 /* A model that somebody else loaded. (transfer full) */
 LycheeModelLoad *lychee_model_load_new (LycheeModel *model, const char *path);
 LycheeModelLoad *lychee_model_load_ref (LycheeModelLoad *load);

@@ -11,7 +11,7 @@
 
 /* Chunks: tokens are parted by '|' in the input ("\\n" is a newline in both), chunks by '|' in
  * what is expected, each ending in "~" and its boundary's nick. '@NAME@' changes the speaker
- * from that token on, '#' marks a paragraph. */
+ * from that token on, '#' marks a paragraph; "!2!" hastens the first two open tokens before it. */
 
 typedef struct {
   const char *name;
@@ -61,6 +61,17 @@ static const ChunkCase chunk_cases[] = {
   { "one", 1, 1, "a| b| c", "a~word| b~word| c~end" },
   { "empty-tokens-stay", 1, 3, "a| b|[]|[]| c| d", "a~word| b~word| c d~end" },
   { "only-empty-tokens", 1, 3, "[]|[]|[]|[]|[]", "~none|~end" },
+  { "hasten-best-place", 3, 6, "a| b| c|.| E| f|!2! g| h", "a b c.~sentence| E f g h~end" },
+  { "hasten-no-more-than-asked", 3, 6, "a| b| c|.| E| f|!0! g| h", "a b c.~sentence| E f g h~end" },
+  { "hasten-all-asked", 3, 9, "a| b| c|.| E| f| G|!6! h| i",
+      "a b c.~sentence| E f G~word| h i~end" },
+  { "hasten-last-place-unknown", 2, 6, "a| b| 3|.|!3!14| c", "a b~word| 3.~sentence|14 c~end" },
+  { "hasten-judged-again", 2, 6, "a| b| 3|.|!2!14| c", "a b~word| 3.14 c~end" },
+  { "hasten-few", 4, 6, "a| b|!1! c| d", "a b~word| c d~end" },
+  { "hasten-all", 2, 6, "a| b.| C|!3! D| e", "a b. C~end| D e~end" },
+  { "hasten-nothing", 4, 6, "!3!a| b", "a b~end" },
+  { "hasten-more-than-open", 2, 4, "a| b| c|!9! d", "a b c~end| d~end" },
+  { "hasten-hard-end", 4, 6, "a| b|\\n\\n|c|!1! d", "a b\\n\\n~paragraph|c~end| d~end" },
   { "context-over-chunks", 1, 2, " e|.|g|.| This| is", " e.~none|g.~word| This is~end" },
 };
 
@@ -101,6 +112,10 @@ test_chunks (gconstpointer data)
     g_autofree char *text = NULL;
     LycheeChunkerToken token = { 0 };
 
+    if (*at == '!' && g_ascii_isdigit (at[1])) {
+      lychee_chunker_hasten (chunker, g_ascii_strtoull (at + 1, (char **) &at, 10), chunks);
+      at++;
+    }
     if (*at == '#') {
       token.paragraph = TRUE;
       at++;
@@ -611,7 +626,7 @@ test_only_spaces (void)
   check_chunks (chunks, text->str, 1000, 8, 16);
 }
 
-/* Any text, in any tokens. */
+/* Any text, in any tokens; of every third, some may not wait. */
 static void
 test_random (gconstpointer data)
 {
@@ -637,9 +652,16 @@ test_random (gconstpointer data)
       push (chunker, id++, text->str + at, length, chunks);
       at += length;
       g_assert_cmpuint (lychee_chunker_get_n_open (chunker), <=, max + 8);
+      if (round % 3 == 0 && g_rand_int_range (rand, 0, 6) == 0) {
+        guint n_open = lychee_chunker_get_n_open (chunker);
+        guint n_hasten = g_rand_int_range (rand, 0, n_open + 2);
+
+        lychee_chunker_hasten (chunker, n_hasten, chunks);
+        g_assert_cmpuint (lychee_chunker_get_n_open (chunker), <=, n_open - MIN (n_hasten, n_open));
+      }
     }
     lychee_chunker_drain (chunker, chunks);
-    check_chunks (chunks, text->str, id, min, max);
+    check_chunks (chunks, text->str, id, round % 3 == 0 ? 1 : min, max);
   }
 }
 

@@ -437,6 +437,8 @@ test_random (gconstpointer data)
       g_assert_cmpuint (lychee_chunker_get_n_open (chunker), <=, lookahead + 2 * max + 16 + 9);
       if (g_rand_int_range (rand, 0, 100) == 0)
         lychee_chunker_drain (chunker, chunks);
+      if (g_rand_int_range (rand, 0, 20) == 0)
+        lychee_chunker_hasten (chunker, g_rand_int_range (rand, 0, 40), chunks);
     }
     lychee_chunker_drain (chunker, chunks);
     for (guint i = 0; i < chunks->len; i++) {

@@ -10,10 +10,11 @@
 #include <string.h>
 
 #define MODEL_FILE "DIR/cuda.gguf"
-#define LINE(backend)                                                                              \
+#define MIXED(indexer, between, decoder)                                                           \
   "lycheetokenizer model=" MODEL_FILE " ! lycheechunker detector=structure ! "                     \
-  "lycheeindexer name=i model=" MODEL_FILE " system-prompt=\"\" backend=" backend " ! "            \
-  "lycheedecoder name=d model=" MODEL_FILE " prompt=\"What is said?\" backend=" backend " "
+  "lycheeindexer name=i model=" MODEL_FILE " system-prompt=\"\" backend=" indexer between " ! "    \
+  "lycheedecoder name=d model=" MODEL_FILE " prompt=\"What is said?\" backend=" decoder " "
+#define LINE(backend) MIXED (backend, "", backend)
 #define N_LINES 8
 
 static void
@@ -65,12 +66,75 @@ static const Pair pairs[] = {
   { "drawn", LINE ("cpu") "max-tokens=8 temperature=0.6 seed=10",
       LINE ("cuda") "max-tokens=8 temperature=0.6 seed=10" },
   { "auto", LINE ("cpu") "max-tokens=8", LINE ("auto") "max-tokens=8" },
-  { "reads-elsewhere", LINE ("cpu") "max-tokens=8",
-      "lycheetokenizer model=" MODEL_FILE " ! lycheechunker detector=structure ! "
-      "lycheeindexer name=i model=" MODEL_FILE " system-prompt=\"\" backend=cpu ! "
-      "lycheedecoder name=d model=" MODEL_FILE " prompt=\"What is said?\" backend=cuda "
-      "max-tokens=8" },
+  { "chunks", MIXED ("cpu granularity=chunk", "", "cpu") "max-tokens=8 budget=128",
+      MIXED ("cuda granularity=chunk", "", "cuda") "max-tokens=8 budget=128" },
+  { "reads-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cpu", "", "cuda") "max-tokens=8" },
+  { "answers-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cuda", "", "cpu") "max-tokens=8" },
 };
+
+/* Where keys and values are, of pipelines whose elements compute in different places: settled by
+ * what the decoder proposes. */
+typedef struct {
+  const char *name, *line;
+  gboolean on_device;
+} Placing;
+
+static const Placing placings[] = {
+  { "cuda-cuda", MIXED ("cuda", "", "cuda") "max-tokens=8", TRUE },
+  { "cpu-cuda", MIXED ("cpu", "", "cuda") "max-tokens=8", TRUE },
+  { "cpu-auto", MIXED ("cpu", "", "auto") "max-tokens=8", TRUE },
+  { "cuda-cpu", MIXED ("cuda", "", "cpu") "max-tokens=8", FALSE },
+  { "cpu-cpu", MIXED ("cpu", "", "cpu") "max-tokens=8", FALSE },
+  { "queue", MIXED ("cuda", " ! queue", "cuda") "max-tokens=8", TRUE },
+  /* Two readers, which need not want the same. */
+  { "tee",
+      MIXED ("cuda", " ! tee name=t  t. ! queue ! fakesink async=false  t. ! queue",
+          "cuda") "max-tokens=8",
+      FALSE },
+  { "q8_0", MIXED ("cpu cache-type=q8_0", "", "auto") "max-tokens=8", FALSE },
+};
+
+typedef struct {
+  GPtrArray *buffers;
+  GMutex lock;
+} Seen;
+
+static GstPadProbeReturn
+keep_buffer (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
+{
+  Seen *seen = user_data;
+
+  g_mutex_lock (&seen->lock);
+  g_ptr_array_add (seen->buffers, gst_buffer_ref (GST_PAD_PROBE_INFO_BUFFER (info)));
+  g_mutex_unlock (&seen->lock);
+  return GST_PAD_PROBE_OK;
+}
+
+/* What mapping a buffer gives is what the cache has, in a copy too. */
+static void
+check_rows (GstBuffer *buffer)
+{
+  LycheeKVMeta *meta = test_kv_meta (buffer);
+  gsize size = meta->chunk->n_ids * lychee_cache_get_token_bytes (meta->cache);
+  g_autofree guint16 *wanted = g_malloc (size);
+  GstBuffer *copy = gst_buffer_copy_deep (buffer);
+  GstBuffer *both[2] = { buffer, copy };
+
+  lychee_cache_read (meta->cache, meta->position, meta->chunk->n_ids, wanted);
+  for (guint i = 0; i < 2; i++) {
+    GstMapInfo map;
+
+    g_assert_true (gst_buffer_map (both[i], &map, GST_MAP_READ));
+    g_assert_cmpmem (map.data, map.size, wanted, size);
+    gst_buffer_unmap (both[i], &map);
+    g_assert_true (test_kv_meta (both[i])->cache == meta->cache);
+  }
+  g_assert_cmpint (
+      gst_memory_is_type (gst_buffer_peek_memory (buffer, 0), LYCHEE_KV_MEMORY_TYPE), ==, TRUE);
+  g_assert_cmpint (
+      gst_memory_is_type (gst_buffer_peek_memory (copy, 0), LYCHEE_KV_MEMORY_TYPE), ==, FALSE);
+  gst_buffer_unref (copy);
+}
 
 static void
 test_same (gconstpointer data)
@@ -84,6 +148,124 @@ test_same (gconstpointer data)
       test_get_uint (cuda, "transcript-tokens"), ==, test_get_uint (cpu, "transcript-tokens"));
   gst_message_unref (cpu);
   gst_message_unref (cuda);
+}
+
+static void
+test_placing (gconstpointer data)
+{
+  const Placing *placing = data;
+  Seen seen = { g_ptr_array_new_with_free_func ((GDestroyNotify) gst_buffer_unref) };
+  g_autofree char *device = NULL;
+  GstAllocator *allocator;
+  GstElement *indexer;
+  GstCaps *caps;
+  GstPad *pad;
+  Chain chain;
+  guint64 held;
+
+  g_mutex_init (&seen.lock);
+  test_chain_init (&chain, placing->line, TEST_TEXT_CAPS);
+  indexer = test_chain_get (&chain, "i");
+  pad = gst_element_get_static_pad (indexer, "src");
+  gst_pad_add_probe (pad, GST_PAD_PROBE_TYPE_BUFFER, keep_buffer, &seen, NULL);
+  read_and_ask (&chain);
+  gst_message_unref (test_wait_element (chain.bus, "lychee-answer"));
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING));
+  caps = gst_pad_get_current_caps (pad);
+  g_assert_true (
+      gst_caps_features_contains (gst_caps_get_features (caps, 0), LYCHEE_CAPS_FEATURE_MEMORY_KV));
+  gst_caps_unref (caps);
+
+  g_assert_cmpuint (seen.buffers->len, >, 4);
+  for (guint i = 0; i < seen.buffers->len; i++)
+    check_rows (seen.buffers->pdata[i]);
+  allocator = gst_buffer_peek_memory (seen.buffers->pdata[0], 0)->allocator;
+  g_object_get (allocator, "device", &device, "held", &held, NULL);
+  if (placing->on_device) {
+    LycheeKVMeta *last = test_kv_meta (seen.buffers->pdata[seen.buffers->len - 1]);
+
+    g_assert_nonnull (device);
+    g_assert_true (g_str_has_suffix (device, "(CUDA device 0)"));
+    g_assert_cmpuint (held, ==, last->position + last->chunk->n_ids);
+  } else {
+    g_assert_cmpuint (held, ==, 0);
+  }
+  g_ptr_array_unref (seen.buffers);
+  g_mutex_clear (&seen.lock);
+  gst_object_unref (pad);
+  gst_object_unref (indexer);
+  test_chain_clear (&chain);
+}
+
+static const char *const prompts[] = { "What is said?", "Who spoke?", "What was decided then?" };
+
+/* The answers to the prompts, asked at once. (transfer full) */
+static GHashTable *
+answer_all (const char *line)
+{
+  GHashTable *texts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  char *ids[G_N_ELEMENTS (prompts)];
+  GstElement *decoder;
+  Chain chain;
+
+  test_chain_init (&chain, line, TEST_TEXT_CAPS);
+  decoder = test_chain_get (&chain, "d");
+  test_chain_say_much (&chain, 0, N_LINES);
+  g_assert_true (gst_harness_push_event (
+      chain.harness, gst_event_new_gap (N_LINES * GST_SECOND, GST_CLOCK_TIME_NONE)));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++) {
+    g_signal_emit_by_name (decoder, "ask", prompts[i], NULL, &ids[i]);
+    g_assert_nonnull (ids[i]);
+  }
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++) {
+    GstMessage *message = test_wait_element (chain.bus, "lychee-answer");
+    const char *id = test_get_string (message, "id"), *prompt = NULL;
+
+    for (guint j = 0; j < G_N_ELEMENTS (prompts); j++)
+      if (g_str_equal (id, ids[j]))
+        prompt = prompts[j];
+    g_assert_nonnull (prompt);
+    g_assert_cmpstr (test_get_string (message, "finish"), ==, "length");
+    g_hash_table_insert (texts, g_strdup (prompt), g_strdup (test_get_string (message, "text")));
+    gst_message_unref (message);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    g_free (ids[i]);
+  gst_object_unref (decoder);
+  test_chain_clear (&chain);
+  return texts;
+}
+
+/* Several answers at a time are each what it is alone. */
+static void
+test_several (void)
+{
+  g_autoptr (GHashTable) alone = answer_all (LINE ("cpu") "max-tokens=12 prompt=\"\"");
+  g_autoptr (GHashTable) together =
+      answer_all (LINE ("cuda") "max-tokens=12 prompt=\"\" max-answers=3");
+
+  g_assert_cmpuint (g_hash_table_size (together), ==, G_N_ELEMENTS (prompts));
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    g_assert_cmpstr (
+        g_hash_table_lookup (together, prompts[i]), ==, g_hash_table_lookup (alone, prompts[i]));
+}
+
+/* A device that has no room for keys and values: reading goes on without it. */
+static void
+test_placing_no_memory (void)
+{
+  Chain chain;
+
+  test_chain_init (&chain, MIXED ("cpu", "", "cuda") "max-tokens=8 prompt=\"\"", TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 1);
+  g_setenv ("LYCHEE_EMULATED_MEMORY", "1", TRUE);
+  test_chain_say_much (&chain, 1, N_LINES);
+  g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+  g_assert_true (test_chain_wait_eos (&chain));
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR));
+  g_unsetenv ("LYCHEE_EMULATED_MEMORY");
+  test_chain_clear (&chain);
 }
 
 /* Flushed in mid-answer: what follows is as if nothing had been. */
@@ -212,6 +394,13 @@ add (void)
 
     g_test_add_data_func (name, &pairs[i], test_same);
   }
+  for (guint i = 0; i < G_N_ELEMENTS (placings); i++) {
+    g_autofree char *name = g_strdup_printf ("/elements/cuda/placing/%s", placings[i].name);
+
+    g_test_add_data_func (name, &placings[i], test_placing);
+  }
+  g_test_add_func ("/elements/cuda/placing/no-memory", test_placing_no_memory);
+  g_test_add_func ("/elements/cuda/several", test_several);
   g_test_add_func ("/elements/cuda/flush", test_flush);
   g_test_add_func ("/elements/cuda/null", test_null);
   g_test_add_func ("/elements/cuda/no-memory", test_no_memory);

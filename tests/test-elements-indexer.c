@@ -461,15 +461,16 @@ test_cut (void)
   test_chain_clear (&chain);
 }
 
-/* Says three cues of four seconds from cue @first on, and ends them. */
-static void
-say_cues (Chain *chain, guint first)
-{
-  static const char *const cues[] = { "The first of us says that the harvest was late this year.",
-    "The second one answers that the rain came when nobody wanted it.",
-    "Then the third has to go, and asks for the minutes to be sent." };
+typedef struct {
+  const char *const *cues; /* [3], of four seconds each */
+  guint second;            /* sought */
+} CutInCue;
 
-  for (guint i = first; i < G_N_ELEMENTS (cues); i++)
+/* Says the cues from cue @first on, and ends them. */
+static void
+say_cues (Chain *chain, const char *const *cues, guint first)
+{
+  for (guint i = first; i < 3; i++)
     g_assert_cmpint (gst_harness_push (chain->harness,
                          test_text_buffer (cues[i], -1, 4 * i * GST_SECOND, 4 * GST_SECOND)),
         ==, GST_FLOW_OK);
@@ -503,17 +504,17 @@ pull_read_text (Chain *chain)
 static void
 test_cut_in_cue (gconstpointer data)
 {
-  guint second = GPOINTER_TO_UINT (data);
+  const CutInCue *cut = data;
   g_autofree char *expected = NULL;
   g_autofree char *text = NULL;
   Chain chain;
 
   test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
-  say_cues (&chain, 0);
+  say_cues (&chain, cut->cues, 0);
   expected = pull_read_text (&chain);
   test_chain_flush (&chain);
-  test_chain_segment (&chain, second * GST_SECOND);
-  say_cues (&chain, second / 4);
+  test_chain_segment (&chain, cut->second * GST_SECOND);
+  say_cues (&chain, cut->cues, cut->second / 4);
   text = pull_read_text (&chain);
   g_assert_cmpstr (text, ==, expected);
   test_chain_clear (&chain);
@@ -591,10 +592,10 @@ test_behind (gconstpointer data)
   gst_harness_set_live (chain.harness, live);
   gst_harness_set_upstream_latency (chain.harness, 2 * GST_SECOND);
   gst_harness_set_src_caps_str (chain.harness, TEST_TEXT_CAPS);
-  /* Said in time, late, and in time again. */
+  /* Said in time, late, and in time again; words may wait for 5.5 s before they are read. */
   for (guint i = 0; i < 30; i++) {
-    gst_harness_set_time (chain.harness, (i + (i < 10 ? 1 : i < 20 ? 10 : 11)) * GST_SECOND);
-    test_chain_say_much (&chain, i >= 20 ? i + 10 : i, 1);
+    gst_harness_set_time (chain.harness, (i + (i < 10 ? 1 : i < 20 ? 15 : 16)) * GST_SECOND);
+    test_chain_say_much (&chain, i >= 20 ? i + 15 : i, 1);
     while ((message = test_pop (chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
       if (gst_message_has_name (message, "lychee-behind")) {
         g_assert_true (
@@ -649,84 +650,27 @@ test_allocator (gconstpointer data)
   gst_object_unref (allocator);
 }
 
-/* How much a chain read that says @n lines after @first, with its session kept in @path. */
-static guint64
-read_with_location (const char *path, guint first, guint n, gboolean eos, guint64 *first_tokens)
-{
-  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
-  guint64 tokens = 0;
-  GstBuffer *buffer;
-  Chain chain;
-
-  test_chain_init (&chain, description, TEST_TEXT_CAPS);
-  if (n > 0)
-    test_chain_say_much (&chain, first, n);
-  if (eos)
-    gst_harness_push_event (chain.harness, gst_event_new_eos ());
-  *first_tokens = 0;
-  while ((buffer = gst_harness_try_pull (chain.harness)) != NULL) {
-    tokens = test_kv_meta (buffer)->transcript_tokens;
-    if (*first_tokens == 0)
-      *first_tokens = tokens;
-    gst_buffer_unref (buffer);
-  }
-  test_chain_clear (&chain);
-  return tokens;
-}
-
-/* A pipeline goes on where another one stopped, at its end or before; one that says nothing more
- * tells what there is. */
-static void
-test_location (void)
-{
-  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
-  g_autofree char *path = g_build_filename (dir, "session", NULL);
-  guint64 first, saved, more;
-
-  saved = read_with_location (path, 0, 6, TRUE, &first);
-  g_assert_cmpuint (saved, >, 50);
-  g_assert_cmpuint (first, <, saved);
-  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, saved);
-  g_assert_cmpuint (first, ==, saved);
-  more = read_with_location (path, 6, 6, FALSE, &first);
-  g_assert_cmpuint (first, ==, saved);
-  g_assert_cmpuint (more, >, saved);
-  g_assert_cmpuint (read_with_location (path, 0, 0, TRUE, &first), ==, more);
-  g_unlink (path);
-  g_rmdir (dir);
-}
-
-/* What is no session stays as it is, and is an error. */
-static void
-test_location_damaged (void)
-{
-  g_autofree char *dir = g_dir_make_tmp ("lychee-indexer-XXXXXX", NULL);
-  g_autofree char *path = g_build_filename (dir, "session", NULL);
-  g_autofree char *description = g_strconcat (CHAIN " location=", path, NULL);
-  g_autofree char *text = NULL;
-  GstFlowReturn ret = GST_FLOW_OK;
-  Chain chain;
-
-  g_assert_true (g_file_set_contents (path, "My notes.", -1, NULL));
-  test_chain_init (&chain, description, TEST_TEXT_CAPS);
-  for (guint i = 0; i < 40 && ret == GST_FLOW_OK; i++)
-    ret = test_chain_say (&chain, "This is a line of the talk.", i);
-  g_assert_cmpint (ret, !=, GST_FLOW_OK);
-  test_assert_error (
-      test_wait_error (chain.bus), GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_READ, path);
-  test_chain_clear (&chain);
-  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
-  g_assert_cmpstr (text, ==, "My notes.");
-  g_unlink (path);
-  g_rmdir (dir);
-}
-
 static void
 add_tests (void)
 {
-  g_test_add_data_func ("/indexer/cut-in-cue/begin", GUINT_TO_POINTER (4), test_cut_in_cue);
-  g_test_add_data_func ("/indexer/cut-in-cue/early", GUINT_TO_POINTER (5), test_cut_in_cue);
-  g_test_add_data_func ("/indexer/cut-in-cue/late", GUINT_TO_POINTER (7), test_cut_in_cue);
+  static const char *const sentences[] = {
+    "The first of us says that the harvest was late this year.",
+    "The second one answers that the rain came when nobody wanted it.",
+    "Then the third has to go, and asks for the minutes to be sent.",
+  };
+  /* As recognisers give it: chunks lie over two cues. */
+  static const char *const speech[] = { "the first of us says that the harvest", "no",
+    "and then the third has to go" };
+  static const guint seconds[] = { 4, 5, 7, 8, 11 };
+
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (seconds); i++) {
+    static CutInCue cuts[2 * G_N_ELEMENTS (seconds)];
+    g_autofree char *name = g_strdup_printf (
+        "/indexer/cut-in-cue/%s/%u", i % 2 ? "speech" : "sentences", seconds[i / 2]);
+
+    cuts[i] = (CutInCue){ i % 2 ? speech : sentences, seconds[i / 2] };
+    g_test_add_data_func (name, &cuts[i], test_cut_in_cue);
+  }
   g_test_add_data_func ("/indexer/caps/views", "(memory:LycheeKV)", test_caps);
   g_test_add_data_func ("/indexer/caps/plain", NULL, test_caps);
   g_test_add_func ("/indexer/views", test_views);
@@ -749,8 +693,6 @@ add_tests (void)
   g_test_add_data_func ("/indexer/transcript/stream", "stream", test_new_transcript);
   g_test_add_data_func ("/indexer/transcript/eos", "eos", test_new_transcript);
   g_test_add_func ("/indexer/transcript/cut", test_cut);
-  g_test_add_func ("/indexer/location", test_location);
-  g_test_add_func ("/indexer/location/damaged", test_location_damaged);
   g_test_add_func ("/indexer/overflow/error", test_overflow_error);
   g_test_add_func ("/indexer/overflow/forget-oldest", test_overflow_forget);
   g_test_add_data_func ("/indexer/behind/live", "", test_behind);

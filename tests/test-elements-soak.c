@@ -76,6 +76,21 @@ get_processor_time (void)
          (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
 }
 
+/* The layers' coarse nodes are all that there are. */
+static void
+assert_layers (const GstStructure *stats)
+{
+  const GValue *layers = gst_structure_get_value (stats, "index-coarse-of-layers");
+  guint64 coarse = 0, sum = 0;
+
+  g_assert_true (gst_structure_get_uint64 (stats, "index-coarse", &coarse));
+  g_assert_nonnull (layers);
+  g_assert_cmpuint (gst_value_array_get_size (layers), >, 1);
+  for (guint i = 0; i < gst_value_array_get_size (layers); i++)
+    sum += g_value_get_uint64 (gst_value_array_get_value (layers, i));
+  g_assert_cmpuint (sum, ==, coarse);
+}
+
 /* Asks, and waits for the answer while nothing else happens. */
 static Moment
 ask (Chain *chain, GstElement *decoder, guint n_evidence)
@@ -107,6 +122,7 @@ ask (Chain *chain, GstElement *decoder, guint n_evidence)
       gst_structure_get (stats, "cache-bytes", G_TYPE_UINT64, &cache, "index-bytes", G_TYPE_UINT64,
           &index, "sparse-queries", G_TYPE_UINT64, &queries, "dense-queries", G_TYPE_UINT64, &dense,
           "rows-read", G_TYPE_UINT64, &read, "nodes-scored", G_TYPE_UINT64, &scored, NULL));
+  assert_layers (stats);
   gst_structure_free (stats);
   if (dense == 0 && queries > 0) {
     moment.read = (double) read / queries;

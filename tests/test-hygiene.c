@@ -31,6 +31,9 @@ static const Case cases[] = {
   { "markup/ass", NULL, ASS, "0 900 {comment}a\\nb {\\b1}c & <d>\n", "0.000-0.900 |a/b c & <d>\n" },
   { "markup/none", NULL, NONE, "0 900 <i>a</i> {\\an8} b&#39;s &amp;lt;\n",
       "0.000-0.900 |<i>a</i> {\\an8} b's &lt;\n" },
+  { "markup/comment", NULL, WEBVTT,
+      "0 900 <!-- x <b> y -->a <!---->b <!-- c\n1000 1900 <!-- x -->\n",
+      "0.000-0.900 |a b <!-- c\n" },
   { "markup/only", NULL, SUBRIP, "0 900 <i></i>\n1000 1900 b\n", "1.000-1.900 |b\n" },
   { "markup/control-tokens", NULL, WEBVTT,
       "0 900 <im_start>user <s> </s> [INST] <<SYS>> <start_of_turn> <pad>\n",
@@ -51,6 +54,13 @@ static const Case cases[] = {
       "0 900 >> a >> b\n1000 1900 >>> c\n2000 2900 >> ANN: d|>>Bob: e\n",
       "0.000-0.900 >>|>> a\n0.000-0.900 >>|>> b\n1.000-1.900 >>|>> c\n2.000-2.900 ANN|ANN: d\n"
       "2.000-2.900 Bob|Bob: e\n" },
+  /* One that is called once: behind a mark, it cannot be anything else. */
+  { "speakers/marks-once", NULL, NONE,
+      "0 900 >> Zoë: a\n1000 1900 b\n2000 2900 c\n3000 3900 >> 李华: d\n4000 4900 e\n"
+      "5000 5900 >> Note: f\n6000 6900 g\n7000 7900 h\n8000 8900 i\n",
+      "0.000-0.900 Zoë|Zoë: a\n1.000-1.900 Zoë|b\n2.000-2.900 Zoë|c\n3.000-3.900 李华|李华: d\n"
+      "4.000-4.900 李华|e\n5.000-5.900 >>|>> Note: f\n6.000-6.900 >>|g\n7.000-7.900 >>|h\n"
+      "8.000-8.900 >>|i\n" },
   { "speakers/brackets", NULL, NONE,
       "0 900 [SPEAKER_01] a\n1000 1900 [Speaker 2]: b\n2000 2900 [Music]\n3000 3900 (Ann): c\n"
       "4000 4900 SPEAKER_00: d\n",

@@ -515,6 +515,60 @@ test_search_needle (void)
   g_assert_cmpuint (found, >=, 40); /* keys without any structure: chance alone would give 3 */
 }
 
+/* Whatever keys are like, a search finds as many rows as it may, looks at no more nodes than it has
+ * to, and what it leads to is a mean of values. */
+static void
+test_search_hard (gconstpointer data)
+{
+  Keys keys = GPOINTER_TO_UINT (data);
+  guint n = 3000, dim = 64, budget = 200, beam = 2, n_queries = 3;
+  g_autoptr (Store) store = store_new (dim, 41);
+  g_autoptr (LycheeIndex) index = index_new (dim, 0, 0);
+  g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+  float q[3 * 64], m[3], l[3], o[3 * 64], least = INFINITY, most = -INFINITY, value[64];
+  LycheeSoftmax softmax = { m, l, o };
+  LycheeIndexQuery query = { n_queries, q, budget, beam, TRUE, TRUE };
+  LycheeQueries queries = { n_queries, dim, index->params.scale, q };
+  LycheeIndexStats stats;
+
+  store_fill (store, 0, n, keys);
+  for (guint i = 0; i < n; i += 12)
+    append (index, store, i, 12);
+  for (guint row = 0; row < n; row++) {
+    store_read (store, row, TRUE, value);
+    for (guint d = 0; d < dim; d++) {
+      least = MIN (least, value[d]);
+      most = MAX (most, value[d]);
+    }
+  }
+  lychee_index_get_stats (index, &stats);
+  for (guint turn = 0; turn < 6; turn++) {
+    const guint16 *rows[200];
+
+    if (turn == 0)
+      memset (q, 0, sizeof q);
+    else
+      fill_queries (store, n_queries, powf (10, (float) turn - 3), q);
+    lychee_index_search (index, &store->rows, &query, selection);
+    check_rows_once (selection, index);
+    g_assert_cmpuint (selection->n_rows, ==, budget);
+    g_assert_cmpuint (selection->rows_estimated, ==, n - budget);
+    /* Nodes are opened until they hold enough; the last one may hold more, and no leaf nothing. */
+    g_assert_cmpuint (selection->nodes_scored, <=,
+        stats.n_coarse + MIN (beam * budget + index->params.coarse_capacity, stats.n_leaves));
+    for (guint i = 0; i < budget; i++)
+      rows[i] = lychee_rows_key (&store->rows, dim, selection->rows[i]);
+    lychee_softmax_init (&softmax, n_queries, dim);
+    index->kernels->attend_gather (&queries, rows, store->rows.value_offset, budget, &softmax);
+    lychee_index_attend_rest (index, &query, selection, &softmax);
+    lychee_softmax_finish (&softmax, n_queries, dim, o);
+    for (guint i = 0; i < n_queries * dim; i++) {
+      g_assert_cmpfloat (o[i], >=, least - 0.02f * (most - least));
+      g_assert_cmpfloat (o[i], <=, most + 0.02f * (most - least));
+    }
+  }
+}
+
 static void
 test_broken_query (void)
 {
@@ -870,6 +924,11 @@ main (int argc, char **argv)
     g_autofree gchar *path = g_strdup_printf ("/index/search/%u", i);
 
     g_test_add_data_func (path, &searches[i], test_search);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS (patterns); i++) {
+    g_autofree char *path = g_strdup_printf ("/index/search/hard/%s", patterns[i].name);
+
+    g_test_add_data_func (path, GUINT_TO_POINTER (patterns[i].keys), test_search_hard);
   }
   g_test_add_func ("/index/search/all", test_search_all);
   g_test_add_func ("/index/search/needle", test_search_needle);

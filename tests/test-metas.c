@@ -161,7 +161,7 @@ test_kv_survives (void)
 {
   LycheeCache *cache = make_cache (10);
   LycheeChunk *chunk = make_chunk ();
-  LycheeKVAllocator *allocator = lychee_kv_allocator_new ();
+  LycheeKVAllocator *allocator = lychee_kv_allocator_new (NULL);
   GstBuffer *buffer = gst_buffer_new ();
   GstBuffer *copy, *part;
   LycheeKVMeta *meta;
@@ -205,7 +205,7 @@ static void
 view_set_up (View *view, gconstpointer data)
 {
   view->cache = make_cache (600);
-  view->allocator = lychee_kv_allocator_new ();
+  view->allocator = lychee_kv_allocator_new (NULL);
   /* Over the border of two pages. */
   view->memory = lychee_kv_memory_new (view->allocator, view->cache, 250, 12);
   view->size = 12 * lychee_cache_get_token_bytes (view->cache);
@@ -347,7 +347,7 @@ test_memory_cut_cache (View *view, gconstpointer data)
 static void
 test_allocator_alloc (void)
 {
-  LycheeKVAllocator *allocator = lychee_kv_allocator_new ();
+  LycheeKVAllocator *allocator = lychee_kv_allocator_new (NULL);
 
   g_test_expect_message ("Lychee", G_LOG_LEVEL_WARNING, "*makes views only*");
   g_assert_null (gst_allocator_alloc (GST_ALLOCATOR (allocator), 100, NULL));

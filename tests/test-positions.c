@@ -353,6 +353,59 @@ test_saved (void)
   }
 }
 
+typedef struct {
+  const char *name;
+  LycheePositions asked;
+  guint max_context;
+  LycheePositions positions; /* that there are */
+  double stretch;
+} ChoiceCase;
+
+static const ChoiceCase choice_cases[] = {
+  { "unknown", LYCHEE_POSITIONS_AUTO, 0, LYCHEE_POSITIONS_PACKED, 1 },
+  { "short", LYCHEE_POSITIONS_AUTO, RANGE / 2, LYCHEE_POSITIONS_ABSOLUTE, 1 },
+  { "long", LYCHEE_POSITIONS_AUTO, 2 * RANGE, LYCHEE_POSITIONS_ABSOLUTE, 2 },
+  { "absolute", LYCHEE_POSITIONS_ABSOLUTE, 0, LYCHEE_POSITIONS_ABSOLUTE, 1 },
+  { "packed", LYCHEE_POSITIONS_PACKED, 2 * RANGE, LYCHEE_POSITIONS_PACKED, 1 },
+};
+
+/* A session says what its positions are, reads as far as they go, and says when they are packed. */
+static void
+test_choice (gconstpointer data)
+{
+  const ChoiceCase *c = data;
+  g_autoptr (LycheeModel) model = load (&cases[0]);
+  g_autoptr (LycheeSession) session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "backend",
+      LYCHEE_BACKEND_CPU, "threads", 1, "budget", BUDGET, "reserve", 32, "overflow",
+      LYCHEE_OVERFLOW_STOP_READING, "positions", c->asked, "max-context", c->max_context, NULL);
+  gboolean is_packed = c->positions == LYCHEE_POSITIONS_PACKED;
+  guint room = c->max_context > 0 ? c->max_context : is_packed ? G_MAXUINT : RANGE;
+  g_autofree char *answer = NULL;
+
+  for (guint n = 4; n <= 40; n += 36) {
+    g_autoptr (GVariant) stats = NULL;
+    LycheePositions positions;
+    const char *name;
+    double stretch;
+    gboolean packed;
+
+    append_chunks (session, n == 4 ? 0 : 4, n, 16);
+    g_object_get (session, "positions", &positions, NULL);
+    g_assert_cmpint (positions, ==, c->positions);
+    stats = lychee_session_get_stats (session);
+    g_assert_true (g_variant_lookup (stats, "positions", "&s", &name));
+    g_assert_cmpstr (name, ==, is_packed ? "packed" : "absolute");
+    g_assert_true (g_variant_lookup (stats, "stretch", "d", &stretch));
+    g_assert_cmpfloat (stretch, ==, c->stretch);
+    g_assert_true (g_variant_lookup (stats, "packed", "b", &packed));
+    g_assert_true (packed == (is_packed && n == 40));
+    if (n == 40)
+      g_assert_true ((get_count (session, "tokens-left-out") > 0) == (n * 16 > room));
+  }
+  answer = ask_text (session, 8);
+  g_assert_cmpstr (answer, !=, "");
+}
+
 static void
 add (const char *name, GTestDataFunc func)
 {
@@ -377,6 +430,11 @@ main (int argc, char **argv)
   add ("cut", test_cut);
   add ("forget", test_forget);
   g_test_add_func ("/positions/saved", test_saved);
+  for (guint i = 0; i < G_N_ELEMENTS (choice_cases); i++) {
+    g_autofree char *path = g_strdup_printf ("/positions/choice/%s", choice_cases[i].name);
+
+    g_test_add_data_func (path, &choice_cases[i], test_choice);
+  }
   result = g_test_run ();
   lychee_test_remove_dir (dir);
   g_free (dir);

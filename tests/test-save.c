@@ -10,6 +10,7 @@
 
 #include <glib/gstdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #define SECOND G_GUINT64_CONSTANT (1000000000)
@@ -313,17 +314,18 @@ set_checksums (guint8 *data, gsize size)
 
   memcpy (&table, data + 24, 8);
   memcpy (&n, data + 32, 4);
-  if (table > size || n > (size - table) / 32)
-    return;
+  table = MIN (table, size);
+  n = MIN (n, (size - table) / 32);
   for (guint32 i = 0; i < n; i++) {
     guint8 *section = data + table + 32 * i;
-    guint64 from, to = table;
+    guint64 from = 4096, to = table; /* as a reader who takes the first for granted goes by it */
 
-    memcpy (&from, section + 8, 8);
+    if (i > 0)
+      memcpy (&from, section + 8, 8);
     if (i + 1 < n)
       memcpy (&to, section + 40, 8);
     if (from > to || to > size)
-      return;
+      continue;
     crc = crc32 (0, data + from, to - from);
     memcpy (section + 24, &crc, 4);
   }
@@ -380,6 +382,303 @@ test_hostile (gconstpointer granularity)
   }
   g_assert_cmpuint (n_loaded, >, 0);
   g_assert_cmpuint (n_refused, >, 0);
+}
+
+/* Kinds of sections, and the parts of a file: see lychee-file.c. */
+enum { HEADER = 0, PAGE = 1, INDEX = 2, META = 16, CHUNKS = 17 };
+
+#define TABLE_AT 24
+#define N_AT 32
+#define SECTION_SIZE 32
+#define NUMBER 4
+#define OFFSET 8
+#define SIZE 16
+
+/* One number of a file altered: in the header, or in the first section of a kind in the table. */
+static const struct {
+  const char *name;
+  guint where, at, width;
+  gboolean add; /* to what is there */
+  guint64 value;
+  gboolean harmless; /* with the checksums set right it may be loaded */
+} numbers[] = {
+  { "no magic", HEADER, 0, 4, FALSE, 0 },
+  { "version 0", HEADER, 12, 4, FALSE, 0 },
+  { "the version before", HEADER, 12, 4, TRUE, -1 },
+  { "the version after", HEADER, 12, 4, TRUE, 1 },
+  { "the last version", HEADER, 12, 4, FALSE, G_MAXUINT32 },
+  { "no byte order", HEADER, 8, 4, FALSE, 0 },
+  { "the other byte order", HEADER, 8, 4, FALSE, 0x04030201 },
+  { "no size", HEADER, 16, 8, FALSE, 0 },
+  { "a smaller size", HEADER, 16, 8, TRUE, -64 },
+  { "a larger size", HEADER, 16, 8, TRUE, 64 },
+  { "size 2^63", HEADER, 16, 8, FALSE, G_GUINT64_CONSTANT (1) << 63 },
+  { "size 2^64 - 1", HEADER, 16, 8, FALSE, G_MAXUINT64 },
+  { "the table at 0", HEADER, TABLE_AT, 8, FALSE, 0 },
+  { "the table earlier", HEADER, TABLE_AT, 8, TRUE, -SECTION_SIZE },
+  { "the table later", HEADER, TABLE_AT, 8, TRUE, SECTION_SIZE },
+  { "the table at 2^63", HEADER, TABLE_AT, 8, FALSE, G_GUINT64_CONSTANT (1) << 63 },
+  { "the table at 2^64 - 64", HEADER, TABLE_AT, 8, FALSE, -G_GUINT64_CONSTANT (64) },
+  { "no sections", HEADER, N_AT, 4, FALSE, 0 },
+  { "a section less", HEADER, N_AT, 4, TRUE, -1 },
+  { "a section more", HEADER, N_AT, 4, TRUE, 1 },
+  { "2^31 sections", HEADER, N_AT, 4, FALSE, G_GUINT64_CONSTANT (1) << 31 },
+  { "2^32 - 1 sections", HEADER, N_AT, 4, FALSE, G_MAXUINT32 },
+  { "page at 0", PAGE, OFFSET, 8, FALSE, 0 },
+  { "page earlier", PAGE, OFFSET, 8, TRUE, -64 },
+  { "page later", PAGE, OFFSET, 8, TRUE, 64 },
+  { "index at 2^63", INDEX, OFFSET, 8, FALSE, G_GUINT64_CONSTANT (1) << 63 },
+  { "index at 2^63 - 64", INDEX, OFFSET, 8, FALSE, (G_GUINT64_CONSTANT (1) << 63) - 64 },
+  { "index at 2^64 - 64", INDEX, OFFSET, 8, FALSE, -G_GUINT64_CONSTANT (64) },
+  { "index over what is before", INDEX, OFFSET, 8, TRUE, -4096 },
+  { "chunks later", CHUNKS, OFFSET, 8, TRUE, 64 },
+  { "page of no size", PAGE, SIZE, 8, FALSE, 0 },
+  { "page of a smaller size", PAGE, SIZE, 8, TRUE, -1 },
+  { "page of a larger size", PAGE, SIZE, 8, TRUE, 4096 },
+  { "page of size 2^63", PAGE, SIZE, 8, FALSE, G_GUINT64_CONSTANT (1) << 63 },
+  { "page of size 2^64 - 1", PAGE, SIZE, 8, FALSE, G_MAXUINT64 },
+  { "index of size 2^64 - 63", INDEX, SIZE, 8, FALSE, -G_GUINT64_CONSTANT (63) },
+  { "index of a smaller size", INDEX, SIZE, 8, TRUE, -1 },
+  { "chunks of a smaller size", CHUNKS, SIZE, 8, TRUE, -1 },
+  { "description of no size", META, SIZE, 8, FALSE, 0 },
+  { "page for an index", PAGE, 0, 4, FALSE, INDEX },
+  { "page of no kind", PAGE, 0, 4, FALSE, G_MAXUINT32 },
+  { "page of another number", PAGE, NUMBER, 4, FALSE, 1 },
+  { "page of number 2^32 - 1", PAGE, NUMBER, 4, FALSE, G_MAXUINT32 },
+  { "index for a page", INDEX, 0, 4, FALSE, PAGE },
+  { "index of another number", INDEX, NUMBER, 4, FALSE, 1 },
+  { "description for chunks", META, 0, 4, FALSE, CHUNKS },
+  { "chunks for a description", CHUNKS, 0, 4, FALSE, META },
+  { "an unused number", META, 28, 4, FALSE, 77, TRUE },
+};
+
+/* The entry in the table of the first section of a kind. */
+static guint8 *
+find_section (guint8 *data, guint kind)
+{
+  guint64 table;
+  guint32 n, found;
+
+  memcpy (&table, data + TABLE_AT, 8);
+  memcpy (&n, data + N_AT, 4);
+  for (guint i = 0; i < n; i++) {
+    memcpy (&found, data + table + SECTION_SIZE * i, 4);
+    if (found == kind)
+      return data + table + SECTION_SIZE * i;
+  }
+  g_assert_not_reached ();
+}
+
+/* Whatever was made of a file: refused with a reason, or of use without harm. */
+static void
+assert_harmless (const char *path, const char *why)
+{
+  g_autoptr (LycheeSession) loaded = lychee_session_new (model);
+  g_autoptr (GError) error = NULL;
+
+  if (lychee_session_load (loaded, path, NULL, &error)) {
+    g_object_set (loaded, "budget", 100, NULL);
+    g_free (ask_text (loaded, 2));
+    read_chunks (loaded, 100, 2);
+    g_free (save (loaded));
+    lychee_session_truncate (loaded, 20 * SECOND);
+  } else if (error->domain != LYCHEE_SESSION_ERROR || !strstr (error->message, path)) {
+    g_error ("%s: %s", why, error->message);
+  }
+}
+
+/* Every number by which a reader goes, altered by itself: refused, with the file's checksums as
+ * they were and with checksums that are right. */
+static void
+test_numbers (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autofree char *path = NULL, *before = NULL, *after = NULL;
+  g_autofree guint8 *data = NULL;
+  gsize size;
+
+  read_chunks (session, 0, 40);
+  read_chunks (live, 50, 5);
+  before = ask_text (live, 20);
+  path = save (session);
+  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    for (guint right = 0; right < 2; right++) {
+      g_autofree guint8 *altered = g_memdup2 (data, size);
+      guint8 *at = numbers[i].where == HEADER ? altered : find_section (altered, numbers[i].where);
+      guint64 value = 0;
+      g_autofree char *file = NULL;
+
+      at += numbers[i].at;
+      if (numbers[i].add)
+        memcpy (&value, at, numbers[i].width); /* little endian, as the file is */
+      value += numbers[i].value;
+      memcpy (at, &value, numbers[i].width);
+      if (right)
+        set_checksums (altered, size);
+      file = write_file (altered, size);
+      if (right && numbers[i].harmless)
+        assert_harmless (file, numbers[i].name);
+      else
+        assert_refused (live, file, numbers[i].name);
+    }
+  after = ask_text (live, 20);
+  g_assert_cmpstr (before, ==, after);
+}
+
+/* A file of the given sections of another one, in that order, with checksums that are right. */
+static GByteArray *
+arrange (const guint8 *data, const guint *order, guint n)
+{
+  GByteArray *to = g_byte_array_new ();
+  g_autofree guint8 *entries = g_malloc0 (SECTION_SIZE * MAX (n, 1));
+  guint32 n_from, n_sections = n;
+  guint64 table, new_table, new_size;
+
+  memcpy (&table, data + TABLE_AT, 8);
+  memcpy (&n_from, data + N_AT, 4);
+  g_byte_array_append (to, data, 4096);
+  for (guint i = 0; i < n; i++) {
+    const guint8 *entry = data + table + SECTION_SIZE * order[i];
+    guint64 from, end = table, at = to->len;
+
+    g_assert_cmpuint (order[i], <, n_from);
+    memcpy (&from, entry + OFFSET, 8);
+    if (order[i] + 1 < n_from)
+      memcpy (&end, entry + SECTION_SIZE + OFFSET, 8);
+    g_byte_array_append (to, data + from, end - from);
+    memcpy (entries + SECTION_SIZE * i, entry, SECTION_SIZE);
+    memcpy (entries + SECTION_SIZE * i + OFFSET, &at, 8);
+  }
+  new_table = to->len;
+  g_byte_array_append (to, entries, SECTION_SIZE * n);
+  new_size = to->len;
+  memcpy (to->data + 16, &new_size, 8);
+  memcpy (to->data + TABLE_AT, &new_table, 8);
+  memcpy (to->data + N_AT, &n_sections, 4);
+  set_checksums (to->data, to->len);
+  return to;
+}
+
+/* Sections left out, doubled, exchanged and in another order, each file right by its checksums; and
+ * files that end where a section does. */
+static void
+test_sections (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
+  g_autofree char *path = NULL, *before = NULL, *after = NULL;
+  g_autofree guint8 *data = NULL;
+  g_autofree guint *order = NULL;
+  guint64 table;
+  guint32 n;
+  gsize size;
+
+  read_chunks (session, 0, 40);
+  read_chunks (live, 50, 5);
+  before = ask_text (live, 20);
+  path = save (session);
+  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  memcpy (&table, data + TABLE_AT, 8);
+  memcpy (&n, data + N_AT, 4);
+  order = g_new (guint, n + 1);
+  for (guint i = 0; i < n; i++)
+    order[i] = i;
+  {
+    g_autoptr (GByteArray) same = arrange (data, order, n);
+
+    g_assert_cmpmem (same->data, same->len, data, size); /* so it is the altering that is refused */
+  }
+  for (guint i = 0; i < n; i++) {
+    g_autofree char *why = g_strdup_printf ("section %u", i), *file = NULL;
+    g_autofree guint8 *swapped = g_memdup2 (data, size);
+    guint8 kind[8], *entry = swapped + table + SECTION_SIZE * i;
+    g_autoptr (GByteArray) without = NULL, doubled = NULL, moved = NULL;
+    guint64 end;
+
+    /* Left out. */
+    for (guint j = i; j + 1 < n; j++)
+      order[j] = j + 1;
+    without = arrange (data, order, n - 1);
+    file = write_file (without->data, without->len);
+    assert_refused (live, file, why);
+    /* Doubled, the second at the end. */
+    for (guint j = 0; j < n; j++)
+      order[j] = j;
+    order[n] = i;
+    doubled = arrange (data, order, n + 1);
+    g_free (write_file (doubled->data, doubled->len));
+    assert_harmless (file, why);
+    /* In another place. */
+    order[i] = 0;
+    order[0] = i;
+    moved = arrange (data, order, n);
+    g_free (write_file (moved->data, moved->len));
+    assert_harmless (file, why);
+    order[0] = 0;
+    order[i] = i;
+    /* Called what the next one is, and the reverse. */
+    if (i + 1 < n) {
+      memcpy (kind, entry, 8);
+      memcpy (entry, entry + SECTION_SIZE, 8);
+      memcpy (entry + SECTION_SIZE, kind, 8);
+      set_checksums (swapped, size);
+      g_free (write_file (swapped, size));
+      assert_harmless (file, why);
+    }
+    /* The file ends where the section does, and one byte before and behind. */
+    end = table;
+    if (i + 1 < n)
+      memcpy (&end, data + table + SECTION_SIZE * (i + 1) + OFFSET, 8);
+    for (gint more = -1; more <= 1; more++) {
+      g_autofree guint8 *cut = g_memdup2 (data, end + more);
+      guint64 length = end + more;
+
+      g_free (write_file (cut, length));
+      assert_refused (live, file, why);
+      memcpy (cut + 16, &length, 8);
+      set_checksums (cut, length);
+      g_free (write_file (cut, length));
+      assert_refused (live, file, why);
+    }
+  }
+  after = ask_text (live, 20);
+  g_assert_cmpstr (before, ==, after);
+}
+
+/* A file that says to be far larger than any disk is refused at once, whatever it says of itself.
+ */
+static void
+test_huge (void)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+  const guint64 sizes[] = { G_GUINT64_CONSTANT (1) << 40, G_GUINT64_CONSTANT (1) << 43,
+    G_GUINT64_CONSTANT (1) << 46, G_MAXINT64 };
+  g_autofree char *path = NULL;
+  g_autofree guint8 *data = NULL;
+  gsize size;
+
+  read_chunks (session, 0, 4);
+  path = save (session);
+  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    for (guint told = 0; told < 2; told++) {
+      g_autofree char *file = NULL;
+      g_autoptr (GError) error = NULL;
+
+      if (told)
+        memcpy (data + 16, &sizes[i], 8);
+      set_checksums (data, size);
+      file = write_file (data, size);
+      if (truncate (file, sizes[i]) != 0) /* not on this file system */
+        continue;
+      g_assert_false (lychee_session_load (session, file, NULL, &error));
+      g_assert_true (g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_DAMAGED) ||
+                     g_error_matches (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_READ));
+      g_assert_nonnull (strstr (error->message, file));
+      g_assert_cmpint (g_unlink (file), ==, 0);
+    }
 }
 
 static void
@@ -514,6 +813,9 @@ main (int argc, char **argv)
   g_test_add_func ("/save/templates", test_templates);
   g_test_add_func ("/save/size", test_size);
   g_test_add_func ("/save/mutated", test_mutated);
+  g_test_add_func ("/save/numbers", test_numbers);
+  g_test_add_func ("/save/sections", test_sections);
+  g_test_add_func ("/save/huge", test_huge);
   g_test_add_data_func (
       "/save/hostile/token", GUINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_hostile);
   g_test_add_data_func (

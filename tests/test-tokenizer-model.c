@@ -138,12 +138,14 @@ test_smollm2_linear (void)
   for (guint i = 0; i < G_N_ELEMENTS (units); i++) {
     g_autoptr (GString) text = g_string_new (NULL);
     g_autoptr (GArray) ids = new_ids ();
+    double seconds;
     while (text->len < 1000000)
       g_string_append (text, units[i]);
-    g_test_timer_start ();
+    seconds = get_cpu_time ();
     lychee_tokenizer_encode (tokenizer, text->str, (gssize) text->len, 0, ids);
-    g_assert_cmpfloat (g_test_timer_elapsed (), <, 30);
-    g_test_message ("\"%s\": %u tokens in %.3f s", units[i], ids->len, g_test_timer_last ());
+    seconds = get_cpu_time () - seconds;
+    g_assert_cmpfloat (seconds, <, 30 * 5); /* under sanitizers, too */
+    g_test_message ("\"%s\": %u tokens in %.3f s", units[i], ids->len, seconds);
     check_decode (tokenizer, ids, text->str, text->len);
   }
 }

@@ -552,7 +552,8 @@ test_megabyte_cue (void)
   g_assert_cmpstr (((LycheeCue *) g_ptr_array_index (cues, cues->len - 1))->text, ==, "last");
 }
 
-/* Text that would be slow if anything in it were looked for again and again. */
+/* Text that would be slow if anything in it were looked for again and again: minutes of the
+ * processor's time, where it takes less than a second. */
 static void
 test_hostile (void)
 {
@@ -563,13 +564,13 @@ test_hostile (void)
     g_autoptr (GString) vtt = g_string_new ("WEBVTT\n\n00:01.000 --> 00:02.000\n");
     g_autoptr (GPtrArray) cues = NULL;
     ReadOptions options = { .stream = TRUE };
-    gint64 start = g_get_monotonic_time ();
+    clock_t start = clock ();
 
     while (vtt->len < 400000)
       g_string_append (vtt, pieces[i]);
     cues = read_transcript (vtt->str, vtt->len, 4096, 4096, &options, NULL);
-    g_test_message ("%s: %d ms", pieces[i], (int) ((g_get_monotonic_time () - start) / 1000));
-    g_assert_cmpint (g_get_monotonic_time () - start, <, 20 * G_USEC_PER_SEC);
+    g_test_message ("%s: %.0f ms", pieces[i], (clock () - start) * 1e3 / CLOCKS_PER_SEC);
+    g_assert_cmpfloat ((clock () - start) / (double) CLOCKS_PER_SEC, <, 20);
   }
 }
 

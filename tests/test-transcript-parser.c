@@ -183,6 +183,10 @@ static const Case cases[] = {
   { "vtt/name-is-late-speech",
       "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\nYes\n00:03.000 --> 00:04.000\nb\n", 0,
       "1.000-2.000 |a//Yes\n3.000-4.000 |b\n" },
+  { "vtt/name-behind-empty-cue",
+      "WEBVTT\n\n00:00.500 --> 00:00.900\n\na0001eef-12ab-4c01\n00:01.000 --> 00:02.000\na\n\n"
+      "00:02.500 --> 00:02.900\n\n3-4\n00:03.000 --> 00:04.000\nb\n",
+      0, "1.000-2.000 |a\n3.000-4.000 |b\n" },
   { "vtt/name-of-program",
       "WEBVTT\n\n00:01.000 --> 00:02.000\na\n\n8f-2/7-0\n00:03.000 --> 00:04.000\nb\n", 0,
       "1.000-2.000 |a\n3.000-4.000 |b\n" },
@@ -262,6 +266,48 @@ static const Case cases[] = {
       "Honor.\n?-? Q|Q: Your name?\n?-? A|A: Lee.\n?-? Q|Q: And your age?\n?-? A|A: 40.\n" },
   { "text/times", "[00:00:01] one\n(0:02.5) Ann: two\n[Laughter] three\n(0:04) Ann: four\n", 0,
       "1.000-? |one\n2.500-? Ann|Ann: two\n?-? Ann|[Laughter] three\n4.000-? Ann|Ann: four\n" },
+  { "text/time-alone", "0:03\nto all of you\n0:07\nand more\nwords\n1:00:02\nend\n", 0,
+      "3.000-? |to all of you\n7.000-? |and more\n?-? |words\n3602.000-? |end\n" },
+  { "text/time-alone-last", "It was\n12:30\n", 0, "?-? |It was\n?-? |12:30\n" },
+  { "text/time-bare",
+      "00:00:01 Ann: one\n00:00:04\tAnn: two\n12:30 is late\n00:00:09Z five\n0:0:1:2 six\n", 0,
+      "1.000-? Ann|Ann: one\n4.000-? Ann|Ann: two\n?-? Ann|12:30 is late\n?-? Ann|00:00:09Z five\n"
+      "?-? Ann|0:0:1:2 six\n" },
+  { "text/name-and-time",
+      "Ann Lee (00:01:02):\nGood morning.\nAll.\n\nBob  1:05\n\nHi.\n\nAnn Lee (1:07)\nSo: yes.\n"
+      "Bob [0:01:09]:\nBye.\n",
+      0,
+      "62.000-? Ann Lee|Ann Lee: Good morning.\n?-? Ann Lee|All.\n65.000-? Bob|Bob: Hi.\n"
+      "67.000-? Ann Lee|Ann Lee: So: yes.\n69.000-? Bob|Bob: Bye.\n" },
+  { "text/name-and-time-is-speech", "Lunch 12:30\nSee you at 10:30\nThe end (3:4\nBus (12:15)\n", 0,
+      "?-? |Lunch 12:30\n?-? |See you at 10:30\n?-? |The end (3:4\n?-? |Bus (12:15)\n" },
+  { "text/time-and-name",
+      "00:00:01 Ann\nI see.\n\n00:00:05 Bob\nSo do I.\n\n00:00:07\nAnn\nGood.\n\n[0:09] "
+      "Bob\nBye.\n",
+      0,
+      "1.000-? Ann|Ann: I see.\n5.000-? Bob|Bob: So do I.\n7.000-? Ann|Ann: Good.\n"
+      "9.000-? Bob|Bob: Bye.\n" },
+  { "text/time-and-name-is-speech",
+      "[0:01] Right\n[0:02] Right\n\n[0:04] Right.\nso we went\n[0:06] Right\n\nwe did\n", 0,
+      "1.000-? |Right\n2.000-? |Right\n4.000-? |Right.\n?-? |so we went\n6.000-? |Right\n"
+      "?-? |we did\n" },
+  { "text/margin",
+      "Page 1\n 1       Q.  Where was he?\n 2       A.  At home\n 3  with us.\n\n 4\n 5       Q.  "
+      "When?\n"
+      " 6       A.  At 3\n 7  1 or 2\n\n    Page 2\n 1   o'clock.\n 2   THE COURT: 3 more.\n20  "
+      "x\n",
+      0,
+      "?-? |Page 1\n?-? Q|Q: Where was he?\n?-? A|A: At home\n?-? A|with us.\n?-? Q|Q: When?\n"
+      "?-? A|A: At 3\n?-? A|1 or 2\n?-? A|o'clock.\n?-? THE COURT|THE COURT: 3 more.\n"
+      "?-? THE COURT|20 x\n" },
+  { "text/no-margin", "1  one\n2  two\n3  three\n5  five\n6  six\n7  seven\n8  eight\n", 0,
+      "?-? |1 one\n?-? |2 two\n?-? |3 three\n?-? |5 five\n?-? |6 six\n?-? |7 seven\n"
+      "?-? |8 eight\n" },
+  { "text/no-margin-list", "1 a\n2 b\n3 c\n4 d\n5 e\n6 f\n7 g\n", 0,
+      "?-? |1 a\n?-? |2 b\n?-? |3 c\n?-? |4 d\n?-? |5 e\n?-? |6 f\n?-? |7 g\n" },
+  { "text/letters-are-no-speakers",
+      "A. Introduction\nB. Pumps\nQ. Questions\nA. Lincoln was tall.\n", 0,
+      "?-? |A. Introduction\n?-? |B. Pumps\n?-? |Q. Questions\n?-? |A. Lincoln was tall.\n" },
   { "text/number-lines", "1\n2\nthree\n", 0, "?-? |1\n?-? |2\n?-? |three\n" },
   { "text/empty", "", 0, "" },
   { "text/blank", " \n\n\t\n", 0, "" },
@@ -409,6 +455,8 @@ typedef struct {
 #define CHINESE "大家早上好，今天我们讨论下个月的工作计划。\n请先介绍一下上周的结果，谢谢。\n"
 #define GREEK "Καλημέρα σας. Σήμερα θα μιλήσουμε για το πρόγραμμα της επόμενης εβδομάδας.\n"
 
+#define THAI "วันนี้เราจะพูดถึงแผนงานของเดือนหน้า\nทุกคนเห็นด้วยไหม ถ้าอย่างนั้นเริ่มคำถามแรก\n"
+
 static const EncodingCase encoding_cases[] = {
   { "utf-8", "UTF-8", "", FRENCH RUSSIAN JAPANESE, FALSE, NULL },
   { "utf-8-bom", "UTF-8", "\xef\xbb\xbf", FRENCH, FALSE, NULL },
@@ -424,7 +472,10 @@ static const EncodingCase encoding_cases[] = {
   { "windows-1250", "windows-1250", "", POLISH, FALSE, NULL },
   { "windows-1250-told", "windows-1250", "", "Źle, żółw.\n", TRUE, NULL },
   { "windows-1253", "windows-1253", "", GREEK, FALSE, NULL },
+  { "windows-1253-accent", "windows-1253", "", GREEK "Άννα, Άρη, ελάτε.\n", FALSE, NULL },
+  { "iso-8859-7", "ISO-8859-7", "", GREEK "Άννα, Άρη, ελάτε.\n", FALSE, NULL },
   { "koi8-r", "KOI8-R", "", RUSSIAN, FALSE, NULL },
+  { "windows-874", "windows-874", "", THAI, FALSE, NULL },
   { "shift_jis", "Shift_JIS", "", JAPANESE, FALSE, NULL },
   { "shift_jis-told", "Shift_JIS", "", "表示、ソ連。\n", TRUE, NULL },
   { "euc-jp", "EUC-JP", "", JAPANESE, FALSE, NULL },

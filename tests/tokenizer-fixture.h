@@ -7,6 +7,7 @@
 #include "lychee-tokenizer-private.h"
 #include "lychee-tokenizer-utf8.h"
 #include <string.h>
+#include <time.h>
 
 /* Not every program needs all of it. */
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -265,6 +266,16 @@ tokenizer_from_gguf (struct gguf_context *gguf)
   g_assert_nonnull (tokenizer);
   gguf_free (gguf);
   return tokenizer;
+}
+
+/* Seconds that the processor has worked for this thread: a busy machine does not count. */
+static double
+get_cpu_time (void)
+{
+  struct timespec t;
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec + t.tv_nsec / 1e9;
 }
 
 static GArray *

@@ -24,6 +24,10 @@ main (int argc, char **argv)
     tiny.rope_freq_base = 1000000;
     tiny.window = 24;
   }
+  if (g_strcmp0 (tiny.architecture, "gemma2") == 0) {
+    tiny.tied = TRUE; /* as all of them are, and llama.cpp takes no other */
+    tiny.window = 24;
+  }
   dir = g_path_get_dirname (argv[1]);
   name = g_path_get_basename (argv[1]);
   path = lychee_tiny_model_write (&tiny, dir, name);

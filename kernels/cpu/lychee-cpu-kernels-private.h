@@ -14,6 +14,10 @@ extern const LycheeCpuKernels lychee_cpu_kernels_avx2;
 extern const LycheeCpuKernels lychee_cpu_kernels_avx512;
 extern const LycheeCpuKernels lychee_cpu_kernels_neon;
 
+/* What the set avx512vnni has in place of avx512's. */
+void lychee_vnni_score_packed (const LycheeQueries *queries, const guint8 *const *code,
+    const float *code_scale, guint n, float *z, gsize z_stride);
+
 static inline guint32
 lychee_float_bits (float f)
 {

@@ -32,6 +32,23 @@ have_avx512 (void)
 }
 #endif
 
+#ifdef LYCHEE_HAVE_AVX512VNNI
+static const LycheeCpuKernels *
+get_vnni (void)
+{
+  static LycheeCpuKernels kernels, q8_0;
+
+  q8_0 = *lychee_cpu_kernels_avx512.q8_0;
+  q8_0.name = "avx512vnni";
+  q8_0.score_packed = lychee_vnni_score_packed;
+  kernels = lychee_cpu_kernels_avx512;
+  kernels.name = q8_0.name;
+  kernels.q8_0 = &q8_0;
+  kernels.score_packed = q8_0.score_packed;
+  return &kernels;
+}
+#endif
+
 /**
  * lychee_cpu_kernels_list:
  *
@@ -43,12 +60,16 @@ have_avx512 (void)
 const LycheeCpuKernels *const *
 lychee_cpu_kernels_list (void)
 {
-  static const LycheeCpuKernels *list[6];
+  static const LycheeCpuKernels *list[7];
   static gsize once;
 
   if (g_once_init_enter (&once)) {
     guint n = 0;
 
+#ifdef LYCHEE_HAVE_AVX512VNNI
+    if (have_avx512 () && __builtin_cpu_supports ("avx512vnni"))
+      list[n++] = get_vnni ();
+#endif
 #ifdef LYCHEE_HAVE_AVX512
     if (have_avx512 ())
       list[n++] = &lychee_cpu_kernels_avx512;

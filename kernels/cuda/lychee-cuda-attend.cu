@@ -28,6 +28,7 @@ template <typename T, int D> struct Shape {
 /* The queries of a block. */
 struct Rows {
   int kv_head, group, first_token, n_rows, row;
+  int sequence, offset;         /* whose first token is the offset'th one of the pass's there */
   int job, job_row, block_rows; /* in the arrays of a search */
   size_t at, total;             /* in the arrays of splits */
 };
@@ -45,6 +46,8 @@ find_rows (const LycheeCudaAttend &p, Rows *r)
   block = blockIdx.z / tiles;
   r->first_token = block * p.block_tokens;
   n_tokens = min (p.block_tokens, p.n_tokens - r->first_token);
+  r->sequence = p.separate ? r->first_token : 0;
+  r->offset = p.separate ? 0 : r->first_token;
   r->row = blockIdx.z % tiles * ROWS;
   r->n_rows = min (ROWS, n_tokens * r->group - r->row);
   r->job = r->kv_head * n_blocks + block;
@@ -65,8 +68,8 @@ struct Keys {
 __device__ __forceinline__ Keys
 find_keys (const LycheeCudaAttend &p, const Rows &r, int keys)
 {
-  LycheeCudaStep step = *p.step;
-  int first = step.first - step.skip + r.first_token; /* place of the block's first token */
+  LycheeCudaStep step = p.step[r.sequence];
+  int first = step.first - step.skip + r.offset; /* place of the block's first token */
   int end = first + (r.row + r.n_rows - 1) / r.group + 1, n, size;
   Keys k;
 
@@ -104,15 +107,16 @@ get_row (const Keys &k, int i)
 
 template <typename T, int D>
 __device__ __forceinline__ void
-load_tile (const LycheeCudaAttend &p, int kv_head, const int *ids, T *k_tile, T *v_tile)
+load_tile (const LycheeCudaAttend &p, const Rows &r, const int *ids, T *k_tile, T *v_tile)
 {
   typedef Shape<T, D> S;
   const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
+  const void *const *pages = p.pages + (size_t) r.sequence * p.page_stride;
 
   for (int i = threadIdx.x; i < S::keys * (D / 8); i += THREADS) {
     int key = i / (D / 8), part = i % (D / 8) * 8, row = ids[key], there = row >= 0;
-    const T *from = static_cast<const T *> (p.pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
-                    p.layer_offset + 2 * kv_head * head_size +
+    const T *from = static_cast<const T *> (pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
+                    p.layer_offset + 2 * r.kv_head * head_size +
                     (size_t) (there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0) * D + part;
 
     lychee_copy_async (k_tile + key * S::stride + part, from, there);
@@ -126,7 +130,7 @@ template <int D>
 __device__ __forceinline__ void
 attend_rest (const LycheeCudaAttend &p, const Rows &r, float *sums /* [ROWS][D + 1] */)
 {
-  const LycheeCudaHead head = p.heads[r.kv_head];
+  const LycheeCudaHead head = p.heads[(size_t) r.sequence * p.head_stride + r.kv_head];
   const int words = D / 4, own = (words + 31) / 32;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, split = blockIdx.x - p.n_splits;
   int n = p.selection[r.job].n_rest, size = (n + p.n_rest_splits - 1) / p.n_rest_splits;
@@ -216,7 +220,7 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
   Keys keys = find_keys (p, r, S::keys);
   size_t at = (size_t) blockIdx.x * r.total + r.at;
   int n_tiles = (keys.end - keys.begin + S::keys - 1) / S::keys;
-  int own_row = p.step->first + r.first_token + (r.row + g) / r.group;
+  int own_row = p.step[r.sequence].first + r.offset + (r.row + g) / r.group;
   /* Of a window, places count; a token's own lies behind what was forgotten. */
   int oldest =
       p.window > 0 ? lychee_cuda_row (own_row - keys.skip - p.window + 1, keys.head, keys.skip) : 0;
@@ -247,7 +251,7 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
   for (int j = 0; j < S::o_tiles; j++)
     o[j][0] = o[j][1] = o[j][2] = o[j][3] = 0;
   __syncthreads ();
-  load_tile<T, D> (p, r.kv_head, ids, k_tile, v_tile);
+  load_tile<T, D> (p, r, ids, k_tile, v_tile);
 
   for (int tile = 0; tile < n_tiles; tile++) {
     const int *tile_ids = ids + tile % 3 * S::keys;
@@ -258,7 +262,7 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
     lychee_wait_copies ();
     __syncthreads (); /* the tile is there, and nobody reads the one before any more */
     if (tile + 1 < n_tiles)
-      load_tile<T, D> (p, r.kv_head, ids + (tile + 1) % 3 * S::keys,
+      load_tile<T, D> (p, r, ids + (tile + 1) % 3 * S::keys,
           k_tile + (tile + 1) % 2 * S::keys * S::stride,
           v_tile + (tile + 1) % 2 * S::keys * S::stride);
     if (tile + 2 < n_tiles && (int) threadIdx.x < S::keys)
@@ -410,7 +414,8 @@ lychee_cuda_attend (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   if (p->n_tokens == 0)
     return 0;
-  if (p->n_splits < 1 || p->block_tokens < 1 || p->n_heads % p->n_kv_heads != 0)
+  if (p->n_splits < 1 || p->block_tokens < 1 || p->n_heads % p->n_kv_heads != 0 ||
+      (p->separate && p->block_tokens != 1))
     return (int) cudaErrorInvalidValue;
   if (p->type == LYCHEE_CUDA_F16)
     return launch_dim<__half> (p, stream);

@@ -202,12 +202,24 @@ launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
       p->head_dim, [=] (auto dim) { return launch<T, decltype (dim)::value> (p, stream); });
 }
 
+size_t
+lychee_cuda_attend_chunk_shared (int head_dim)
+{
+  size_t shared = 0;
+
+  lychee_with_head_dim (head_dim, [&] (auto dim) {
+    shared = ChunkShape<decltype (dim)::value>::shared;
+    return 0;
+  });
+  return shared;
+}
+
 int
 lychee_cuda_attend_chunk (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   if (p->n_tokens == 0)
     return 0;
-  if (p->n_splits < 1 || p->selection || p->n_heads % p->n_kv_heads != 0)
+  if (p->n_splits < 1 || p->selection || p->separate || p->n_heads % p->n_kv_heads != 0)
     return (int) cudaErrorInvalidValue;
   if (p->type == LYCHEE_CUDA_F16)
     return launch_dim<__half> (p, stream);

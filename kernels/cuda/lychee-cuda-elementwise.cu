@@ -89,8 +89,10 @@ rope_table_kernel (LycheeCudaRopeTable p)
   int i = blockIdx.x * blockDim.x + threadIdx.x;
 
   if (i < p.n_tokens * p.n_pairs) {
+    int token = i / p.n_pairs;
+    LycheeCudaStep step = p.step[p.separate ? token : 0];
     double angle =
-        (double) (p.step->origin + p.step->first + i / p.n_pairs) * p.frequency[i % p.n_pairs];
+        (double) (step.origin + step.first + (p.separate ? 0 : token)) * p.frequency[i % p.n_pairs];
 
     p.table[2 * i] = (float) (p.frequency[p.n_pairs] * cos (angle));
     p.table[2 * i + 1] = (float) (p.frequency[p.n_pairs] * sin (angle));
@@ -155,9 +157,10 @@ template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (Lyche
     to[first] = x;
     to[second] = y;
   } else {
-    int row = p.step->first + token;
+    int row = p.separate ? p.step[token].first : p.step->first + token;
+    void *const *pages = p.pages + (p.separate ? (size_t) token * p.page_stride : 0);
     size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * d;
-    T *page = static_cast<T *> (p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
+    T *page = static_cast<T *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
     T *to = page + (2 * kv_head + is_value) * head_size +
             (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
     T *copy = static_cast<T *> (p.copy) +

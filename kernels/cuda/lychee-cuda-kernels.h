@@ -14,9 +14,13 @@
 #define LYCHEE_CUDA_PAGE_SHIFT 8
 #define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)
 
-/* What changes from pass to pass, in device memory, so that a captured graph stays right. */
+/* What changes from pass to pass, in device memory, so that a captured graph stays right.
+ *
+ * A pass's tokens follow each other in one sequence, or, where a structure of parameters has
+ * @separate, each is the next one of a sequence of its own: then there is a step for each of them,
+ * and tables of pages and of heads lie behind each other. */
 typedef struct {
-  int first;      /* row of the pass's first token */
+  int first;      /* row of the sequence's first token in the pass */
   int n_tokens;   /* that it has: never more than the launch was made for */
   int head, skip; /* rows head .. head + skip - 1 were forgotten */
   int origin;     /* position of row 0 */
@@ -60,6 +64,7 @@ typedef struct {
   const LycheeCudaStep *step;
   const double *frequency; /* [n_pairs] angle per position, and the scale */
   float *table;            /* [n_tokens][n_pairs][2] */
+  int separate;            /* with @step [n_tokens] */
 } LycheeCudaRopeTable;
 int lychee_cuda_rope_table (const LycheeCudaRopeTable *params, cudaStream_t stream);
 
@@ -80,6 +85,7 @@ typedef struct {
   size_t layer_offset; /* elements from a page's begin to the layer's */
   float *q;            /* [n_tokens][n_heads][head_dim] */
   void *copy;          /* [K, V][n_kv_heads][n_tokens][head_dim] */
+  int separate, page_stride;
 } LycheeCudaRope;
 int lychee_cuda_rope (const LycheeCudaRope *params, cudaStream_t stream);
 
@@ -118,6 +124,8 @@ typedef struct {
   unsigned *counts;           /* the same */
   int *members;               /* [n] */
   int *chosen;                /* [1] its id; INT_MAX: no logit is a number */
+  int n_sequences;            /* that a token is chosen for, each array once for each; 0: one */
+  int history_stride;         /* of these, @history and @penalised */
 } LycheeCudaSample;
 int lychee_cuda_sample (const LycheeCudaSample *params, cudaStream_t stream);
 
@@ -179,10 +187,14 @@ typedef struct {
   int *leaf_read;               /* [jobs][max_leaves] how many of them are selected */
   float *density;               /* [jobs][max (max_nodes, max_leaves)] */
   unsigned long long *counters; /* [3] nodes scored, rows read, rows estimated; added to */
+  int separate, head_stride;    /* blocks are of one token, and counters [n_tokens][4] */
 } LycheeCudaSearch;
 /* How many tokens a block can have at most. */
 int lychee_cuda_search_block_tokens (int head_dim, int n_heads, int n_kv_heads);
 int lychee_cuda_search (const LycheeCudaSearch *params, cudaStream_t stream);
+/* The same for indexes with granularity chunk, whose nodes are units and leaves clusters; without a
+ * rest. Of the arrays, weight, most, count, opened and leaf_weight are not used. */
+int lychee_cuda_search_chunks (const LycheeCudaSearch *params, cudaStream_t stream);
 
 /* Upkeep: where rows @first .. @first + @n_rows - 1 go in each of @n_indexes indexes. */
 #define LYCHEE_CUDA_MAX_PLACED 64
@@ -223,6 +235,8 @@ typedef struct {
   int max_nodes;
   float *m, *l; /* [splits][n_heads n_tokens] */
   float *o;     /* [splits][n_heads n_tokens][head_dim] */
+  int separate; /* blocks are of one token; not for many queries */
+  int page_stride, head_stride;
 } LycheeCudaAttend;
 /* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout. */
 int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
@@ -230,6 +244,8 @@ int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
 int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
 int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
+/* Bytes of shared memory that a block of that takes: more than some devices have. */
+size_t lychee_cuda_attend_chunk_shared (int head_dim);
 
 typedef struct {
   LycheeCudaType type; /* of the output */

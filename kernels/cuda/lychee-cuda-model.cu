@@ -107,7 +107,11 @@ lychee_cuda_model_new (LycheeCudaDevice *device, const LycheeCudaHparams *hparam
   layout = { static_cast<char *> (m->memory), 0 };
   lay_out (m, present, &layout);
   /* Where only one of several biases that lie together is there, the others are 0. */
-  if (lychee_cuda_check ((int) cudaMemset (m->memory, 0, m->bytes), "cudaMemset", error)) {
+  if (lychee_cuda_check ((int) cudaStreamCreateWithFlags (&m->stream, cudaStreamNonBlocking),
+          "no CUDA stream", error) ||
+      lychee_cuda_check (
+          (int) cudaMemsetAsync (m->memory, 0, m->bytes, m->stream), "cudaMemset", error) ||
+      lychee_cuda_check ((int) cudaStreamSynchronize (m->stream), "cudaMemset", error)) {
     lychee_cuda_model_free (m);
     return error->status;
   }
@@ -120,6 +124,8 @@ void
 lychee_cuda_model_free (LycheeCudaModel *m)
 {
   cudaSetDevice (m->device->ordinal);
+  if (m->stream)
+    cudaStreamDestroy (m->stream);
   if (m->memory)
     cudaFree (m->memory);
   delete[] m->layers;
@@ -210,21 +216,20 @@ lychee_cuda_model_set (LycheeCudaModel *m, int layer, LycheeCudaTensor tensor, s
   if (!to)
     return lychee_cuda_fail (
         error, LYCHEE_CUDA_UNSUPPORTED, "a tensor (%d) of which nothing was said", (int) tensor);
-  if (!lychee_cuda_is_matrix (tensor))
-    return lychee_cuda_check ((int) cudaMemcpy (static_cast<float *> (to) + first, values,
-                                  n * sizeof (float), cudaMemcpyHostToDevice),
-        "weights cannot be copied", error);
   for (size_t at = 0; at < n; at += STAGING) {
     size_t now = n - at < STAGING ? n - at : STAGING;
+    float *vector = static_cast<float *> (to) + first + at;
     LycheeCudaConvert convert = { m->hparams.type, now, m->staging,
       static_cast<uint16_t *> (to) + first + at };
+    bool matrix = lychee_cuda_is_matrix (tensor);
 
-    /* The default stream does one after the other. */
-    if (lychee_cuda_check ((int) cudaMemcpy (m->staging, values + at, now * sizeof (float),
-                               cudaMemcpyHostToDevice),
+    if (lychee_cuda_check ((int) cudaMemcpyAsync (matrix ? m->staging : vector, values + at,
+                               now * sizeof (float), cudaMemcpyHostToDevice, m->stream),
             "weights cannot be copied", error) ||
+        (matrix && lychee_cuda_check (lychee_cuda_from_float (&convert, m->stream),
+                       "weights cannot be converted", error)) ||
         lychee_cuda_check (
-            lychee_cuda_from_float (&convert, nullptr), "weights cannot be converted", error))
+            (int) cudaStreamSynchronize (m->stream), "weights cannot be copied", error))
       return error->status;
   }
   return 0;

@@ -61,6 +61,7 @@ open_device (int ordinal, LycheeCudaDevice **device, LycheeCudaError *error)
   (*device)->ordinal = ordinal;
   (*device)->n_processors = properties.multiProcessorCount;
   (*device)->shared = properties.sharedMemPerMultiprocessor;
+  (*device)->block_shared = properties.sharedMemPerBlockOptin;
   snprintf (
       (*device)->name, sizeof (*device)->name, "%s (CUDA device %d)", properties.name, ordinal);
   return 0;

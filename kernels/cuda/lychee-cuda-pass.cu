@@ -61,22 +61,53 @@ plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
   return clamp (divide_up (n_keys, least), 1, most < 1 ? 1 : most);
 }
 
+/* Whether lychee_cuda_attend () takes them, or has to. */
 static bool
-has_few_queries (const LycheeCudaHparams &h, int n_tokens)
+has_few_queries (const LycheeCudaWorker *w, int n_tokens)
 {
-  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES;
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES ||
+         lychee_cuda_attend_chunk_shared (h.head_dim) > w->model->device->block_shared;
+}
+
+/* Whether each token is of a sequence of its own. */
+static bool
+is_separate (const LycheeCudaPlan &plan)
+{
+  return plan.n_sequences > 1;
+}
+
+/* Tokens that there is an output of: the last ones. */
+static int
+count_outputs (const LycheeCudaPlan &plan)
+{
+  if (plan.output == LYCHEE_CUDA_OUTPUT_NONE)
+    return 0;
+  return plan.output == LYCHEE_CUDA_OUTPUT_ALL || is_separate (plan) ? plan.n_tokens : 1;
 }
 
 static LycheeCudaPlan
 make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = pass->first - pass->skip + n;
-  int blocks = has_few_queries (h, n) ? divide_up (n * group, 8) : divide_up (n * group, 64);
+  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = 0, blocks;
+  bool separate = pass->n_sequences > 1;
   LycheeCudaPlan plan;
 
+  for (int i = 0; i < pass->n_sequences; i++) {
+    const LycheeCudaSequence &s = pass->sequences[i];
+    int own = s.first - s.skip + (separate ? 1 : n);
+
+    n_keys = own > n_keys ? own : n_keys;
+  }
+  if (separate)
+    blocks = n * divide_up (group, 8);
+  else
+    blocks = divide_up (n * group, has_few_queries (w, n) ? 8 : 64);
   memset (&plan, 0, sizeof plan); /* plans are compared by their bytes */
   plan.n_tokens = n;
+  plan.n_sequences = pass->n_sequences;
   plan.output = pass->output;
   plan.sparse = pass->sparse;
   plan.n_pages = w->n_pages;
@@ -99,16 +130,19 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
 
     plan.sinks = pass->sinks;
     plan.budget = pass->budget;
-    plan.rest = pass->rest;
+    plan.rest = pass->rest && !pass->chunks;
+    plan.chunks = pass->chunks;
     plan.beam = pass->beam;
-    plan.block_tokens =
-        n == 1 ? 1 : lychee_cuda_search_block_tokens (h.head_dim, h.n_heads, h.n_kv_heads);
+    plan.block_tokens = n == 1 || separate
+                            ? 1
+                            : lychee_cuda_search_block_tokens (h.head_dim, h.n_heads, h.n_kv_heads);
     if (plan.block_tokens > n)
       plan.block_tokens = n;
     plan.max_nodes = round_up (pass->max_nodes + 1);
     /* A leaf has a row at least, and the last node that is opened may hold more than was asked. */
-    plan.max_leaves = round_up ((int) fmin (open, n_keys) + pass->max_node_rows + 1);
-    plan.n_sparse_splits = plan_splits (w, plan.budget + n, GATHER_KEYS,
+    plan.max_leaves = round_up (pass->chunks ? pass->max_clusters + 1
+                                             : (int) fmin (open, n_keys) + pass->max_node_rows + 1);
+    plan.n_sparse_splits = plan_splits (w, plan.budget + (separate ? 1 : n), GATHER_KEYS,
         divide_up (n, plan.block_tokens) * divide_up (plan.block_tokens * group, 8));
     plan.n_rest_splits =
         plan.rest ? clamp (divide_up (plan.max_nodes, REST_NODES), 1, MAX_REST_SPLITS) : 0;
@@ -116,20 +150,20 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   return plan;
 }
 
-/* The memory that choosing a token needs. */
+/* The memory that choosing @n tokens needs. */
 static int
-need_choice (LycheeCudaWorker *w, LycheeCudaError *error)
+need_choice (LycheeCudaWorker *w, size_t n, LycheeCudaError *error)
 {
-  size_t n = (size_t) w->model->hparams.n_vocab;
-  size_t tiles = (n + LYCHEE_CUDA_SAMPLE_TILE - 1) / LYCHEE_CUDA_SAMPLE_TILE;
+  size_t n_vocab = (size_t) w->model->hparams.n_vocab;
+  size_t tiles = (n_vocab + LYCHEE_CUDA_SAMPLE_TILE - 1) / LYCHEE_CUDA_SAMPLE_TILE;
 
-  return lychee_cuda_need (w, &w->penalised, (size_t) w->n_history * 4, false, error) ||
-         lychee_cuda_need (w, &w->tile_max, tiles * 4, false, error) ||
-         lychee_cuda_need (w, &w->masses, LYCHEE_N_BUCKETS * 8, false, error) ||
-         lychee_cuda_need (w, &w->counts, LYCHEE_N_BUCKETS * 4, false, error) ||
-         lychee_cuda_need (w, &w->members, n * 4, false, error) ||
-         lychee_cuda_need (w, &w->chosen, 4, false, error) ||
-         lychee_cuda_need (w, &w->chosen_host, 4, true, error);
+  return lychee_cuda_need (w, &w->penalised, n * (size_t) w->n_history * 4, false, error) ||
+         lychee_cuda_need (w, &w->tile_max, n * tiles * 4, false, error) ||
+         lychee_cuda_need (w, &w->masses, n * LYCHEE_N_BUCKETS * 8, false, error) ||
+         lychee_cuda_need (w, &w->counts, n * LYCHEE_N_BUCKETS * 4, false, error) ||
+         lychee_cuda_need (w, &w->members, n * n_vocab * 4, false, error) ||
+         lychee_cuda_need (w, &w->chosen, n * 4, false, error) ||
+         lychee_cuda_need (w, &w->chosen_host, n * 4, true, error);
 }
 
 static int
@@ -137,10 +171,7 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
 {
   const LycheeCudaHparams &h = w->model->hparams;
   size_t n_rows = (size_t) plan.n_tokens * h.n_heads;
-  size_t splits = (size_t) plan.n_splits;
-  size_t outputs = plan.output == LYCHEE_CUDA_OUTPUT_ALL    ? (size_t) plan.n_tokens
-                   : plan.output == LYCHEE_CUDA_OUTPUT_NONE ? 0
-                                                            : 1;
+  size_t splits = (size_t) plan.n_splits, outputs = (size_t) count_outputs (plan);
 
   if ((size_t) plan.n_window_splits > splits)
     splits = (size_t) plan.n_window_splits;
@@ -152,7 +183,7 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
       lychee_cuda_need (w, &w->logits, outputs * (size_t) h.n_vocab * 4, false, error) ||
       lychee_cuda_need (w, &w->logits_host, outputs * (size_t) h.n_vocab * 4, true, error))
     return error->status;
-  if ((plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN && need_choice (w, error)) ||
+  if ((plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN && need_choice (w, outputs, error)) ||
       (plan.weigh && lychee_cuda_need (w, &w->log_mass, n_rows * 4, false, error)))
     return error->status;
   if (!plan.sparse)
@@ -176,47 +207,75 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
              w, &w->density, jobs * (nodes > leaves ? nodes : leaves) * 4, false, error);
 }
 
-/* What the host says of a pass lies in one block, so that one copy brings it. */
+/* Lays the block out in which all lies that the host says of a pass. Where things are depends on
+ * the plan alone. */
+static int
+lay_out_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *error)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+  size_t n = (size_t) pass->n_sequences, n_heads = n * (size_t) h.n_layers * h.n_kv_heads;
+  size_t n_frequency = (size_t) h.n_rot / 2 + 1;
+
+  for (int i = 0; i < pass->n_sequences; i++) {
+    const LycheeCudaSequence &s = pass->sequences[i];
+
+    if (s.n_pages > w->n_pages)
+      w->n_pages = round_up (s.n_pages);
+    if (s.sampling && s.sampling->n_history > w->n_history)
+      w->n_history = round_up (s.sampling->n_history);
+  }
+  w->sampling_at = (n * sizeof (LycheeCudaStep) + 63) / 64 * 64;
+  w->ids_at = w->sampling_at + n * sizeof (LycheeCudaSampling);
+  w->frequency_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
+  w->heads_at = w->frequency_at + 2 * n_frequency * sizeof (double);
+  w->history_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
+  w->pages_at = w->history_at + n * (size_t) w->n_history * sizeof (int);
+  w->control_size = w->pages_at + n * (size_t) w->n_pages * sizeof (void *);
+  return lychee_cuda_need (w, &w->control, w->control_size, false, error) ||
+         lychee_cuda_need (w, &w->control_host, w->control_size, true, error);
+}
+
+/* One copy brings it all. */
 static int
 fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
   size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
   size_t n_frequency = (size_t) h.n_rot / 2 + 1;
-  LycheeCudaStep step = { pass->first, pass->n_tokens, pass->head, pass->skip, pass->origin };
+  size_t n_pages = 0; /* of the last sequence: what follows them need not be copied */
   char *host;
 
-  if (pass->n_pages > w->n_pages)
-    w->n_pages = round_up (pass->n_pages);
-  if (pass->sampling && pass->sampling->n_history > w->n_history)
-    w->n_history = round_up (pass->sampling->n_history);
-  w->sampling_at = 64;
-  w->ids_at = 256;
-  w->frequency_at = w->ids_at + LYCHEE_CUDA_MAX_TOKENS * sizeof (int);
-  w->heads_at = w->frequency_at + 2 * n_frequency * sizeof (double);
-  w->history_at = w->heads_at + n_heads * sizeof (LycheeCudaHead);
-  w->pages_at = w->history_at + (size_t) w->n_history * sizeof (int);
-  w->control_size = w->pages_at + (size_t) w->n_pages * sizeof (void *);
-  if (lychee_cuda_need (w, &w->control, w->control_size, false, error) ||
-      lychee_cuda_need (w, &w->control_host, w->control_size, true, error))
+  if (lay_out_control (w, pass, error))
     return error->status;
   host = lychee_cuda_get<char> (w->control_host);
-  memcpy (host, &step, sizeof step);
   memcpy (host + w->ids_at, pass->ids, (size_t) pass->n_tokens * sizeof (int));
   for (size_t i = 0; i < 2; i++)
     if (pass->frequency[i])
       memcpy (host + w->frequency_at + i * n_frequency * sizeof (double), pass->frequency[i],
           n_frequency * sizeof (double));
-  if (pass->heads)
-    memcpy (host + w->heads_at, pass->heads, n_heads * sizeof (LycheeCudaHead));
-  if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN) {
-    memcpy (host + w->sampling_at, pass->sampling, sizeof *pass->sampling);
-    memcpy (host + w->history_at, pass->history, (size_t) pass->sampling->n_history * sizeof (int));
+  for (size_t i = 0; i < (size_t) pass->n_sequences; i++) {
+    const LycheeCudaSequence &s = pass->sequences[i];
+    LycheeCudaStep step = { s.first, pass->n_sequences > 1 ? 1 : pass->n_tokens, s.head, s.skip,
+      s.origin };
+
+    memcpy (host + i * sizeof step, &step, sizeof step);
+    if (s.heads)
+      memcpy (host + w->heads_at + i * n_heads * sizeof (LycheeCudaHead), s.heads,
+          n_heads * sizeof (LycheeCudaHead));
+    if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN) {
+      memcpy (host + w->sampling_at + i * sizeof *s.sampling, s.sampling, sizeof *s.sampling);
+      if (s.sampling->n_history > 0)
+        memcpy (host + w->history_at + i * (size_t) w->n_history * sizeof (int), s.history,
+            (size_t) s.sampling->n_history * sizeof (int));
+    }
+    n_pages = (size_t) s.n_pages;
+    memcpy (host + w->pages_at + i * (size_t) w->n_pages * sizeof (void *), s.pages,
+        n_pages * sizeof (void *));
   }
-  memcpy (host + w->pages_at, pass->pages, (size_t) pass->n_pages * sizeof (void *));
-  return lychee_cuda_check ((int) cudaMemcpyAsync (w->control.data, host,
-                                w->pages_at + (size_t) pass->n_pages * sizeof (void *),
-                                cudaMemcpyHostToDevice, w->stream),
+  n_pages += (size_t) (pass->n_sequences - 1) * (size_t) w->n_pages;
+  return lychee_cuda_check (
+      (int) cudaMemcpyAsync (w->control.data, host, w->pages_at + n_pages * sizeof (void *),
+          cudaMemcpyHostToDevice, w->stream),
       "the CUDA device failed in copying", error);
 }
 
@@ -272,7 +331,7 @@ add_product (LycheeCudaWorker *w, const void *matrix, int columns, const void *f
 }
 
 static LycheeCudaAttend
-describe_attention (LycheeCudaWorker *w, int layer)
+describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
 {
   const LycheeCudaHparams &h = w->model->hparams;
   LycheeCudaAttend a = {};
@@ -291,6 +350,10 @@ describe_attention (LycheeCudaWorker *w, int layer)
   a.m = lychee_cuda_get<float> (w->m);
   a.l = lychee_cuda_get<float> (w->l);
   a.o = lychee_cuda_get<float> (w->o);
+  a.n_tokens = plan.n_tokens;
+  a.separate = is_separate (plan);
+  a.page_stride = w->n_pages;
+  a.head_stride = h.n_layers * h.n_kv_heads;
   return a;
 }
 
@@ -334,15 +397,16 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
     LycheeCudaType type, void *output, float *log_mass, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaAttend a = describe_attention (w, layer);
+  LycheeCudaAttend a = describe_attention (w, plan, layer);
   bool weighed;
   int code;
 
-  a.n_tokens = a.block_tokens = plan.n_tokens;
+  a.block_tokens = a.separate ? 1 : plan.n_tokens;
   a.window = local ? h.window : 0;
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
-  code = has_few_queries (h, plan.n_tokens) ? lychee_cuda_attend (&a, w->stream)
-                                            : lychee_cuda_attend_chunk (&a, w->stream);
+  code = a.separate || has_few_queries (w, plan.n_tokens)
+             ? lychee_cuda_attend (&a, w->stream)
+             : lychee_cuda_attend_chunk (&a, w->stream);
   weighed = !log_mass && !local && is_weighed (plan, layer);
   if (weighed)
     log_mass = lychee_cuda_get<float> (w->log_mass);
@@ -356,7 +420,7 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
     LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaAttend a = describe_attention (w, layer);
+  LycheeCudaAttend a = describe_attention (w, plan, layer);
   LycheeCudaSearch s = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, plan.block_tokens,
     h.attention_scale, a.q, a.step, a.heads, plan.sinks, plan.budget, plan.beam, plan.rest,
     plan.max_nodes, plan.max_leaves, lychee_cuda_get<LycheeCudaSelection> (w->selection),
@@ -366,10 +430,9 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
     lychee_cuda_get<float> (w->leaf_weight), lychee_cuda_get<float> (w->leaf_rank),
     lychee_cuda_get<int> (w->leaf_node), lychee_cuda_get<int> (w->leaf_count),
     lychee_cuda_get<int> (w->leaf_read), lychee_cuda_get<float> (w->density),
-    lychee_cuda_get<unsigned long long> (w->counters) };
+    lychee_cuda_get<unsigned long long> (w->counters), a.separate, a.head_stride };
   int n_splits = plan.n_sparse_splits + plan.n_rest_splits;
 
-  a.n_tokens = plan.n_tokens;
   a.block_tokens = plan.block_tokens;
   a.n_splits = plan.n_sparse_splits;
   a.selection = s.selection;
@@ -379,7 +442,9 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
   a.weight = s.weight;
   a.most = s.most;
   a.max_nodes = plan.max_nodes;
-  if (check_kernel (lychee_cuda_search (&s, w->stream), "search", error) ||
+  if (check_kernel (plan.chunks ? lychee_cuda_search_chunks (&s, w->stream)
+                                : lychee_cuda_search (&s, w->stream),
+          "search", error) ||
       check_kernel (lychee_cuda_attend (&a, w->stream), "attend", error) ||
       merge (w, plan, n_splits, h.type, w->attended.data,
           is_weighed (plan, layer) ? lychee_cuda_get<float> (w->log_mass) : nullptr, n_splits,
@@ -417,8 +482,8 @@ run_layer (
     lychee_cuda_get<float> (w->turns[layer.local]), reinterpret_cast<LycheeCudaStep *> (control),
     reinterpret_cast<void **> (control + w->pages_at),
     (size_t) i * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim,
-    lychee_cuda_get<float> (w->q),
-    lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * 2 * n_kv * n };
+    lychee_cuda_get<float> (w->q), lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * 2 * n_kv * n,
+    is_separate (plan), w->n_pages };
   if (check_kernel (lychee_cuda_rope (&rope, w->stream), "rope", error))
     return error->status;
   if (is_last && plan.output == LYCHEE_CUDA_OUTPUT_NONE)
@@ -427,10 +492,12 @@ run_layer (
           ? attend_sparse (w, plan, i, i == audit_layer, error)
           : attend_dense (w, plan, i, layer.local, h.type, attended, nullptr, error))
     return error->status;
-  if (is_last && plan.output != LYCHEE_CUDA_OUTPUT_ALL) {
-    attended += (size_t) (n - 1) * n_q;
-    x += (size_t) (n - 1) * h.n_embd;
-    n = 1;
+  if (is_last) {
+    int skipped = n - count_outputs (plan);
+
+    attended += (size_t) skipped * n_q;
+    x += (size_t) skipped * h.n_embd;
+    n -= skipped;
   }
   LycheeCudaGate gate = { h.type, h.activation, n, h.n_ff, lychee_cuda_get<float> (w->gate_up),
     layer.gate_up_b, w->activated.data };
@@ -452,8 +519,8 @@ begin_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *
     reinterpret_cast<int *> (control + w->ids_at), w->model->embedding, h.embedding_scale,
     lychee_cuda_get<float> (w->x) };
 
-  if (lychee_cuda_check (
-          (int) cudaMemsetAsync (w->counters.data, 0, 4 * sizeof (long long), w->stream),
+  if (lychee_cuda_check ((int) cudaMemsetAsync (w->counters.data, 0,
+                             (size_t) plan.n_sequences * sizeof (LycheeCudaCounters), w->stream),
           "the CUDA device failed", error) ||
       check_kernel (lychee_cuda_embed (&embed, w->stream), "embed", error))
     return error->status;
@@ -461,7 +528,7 @@ begin_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *
     LycheeCudaRopeTable table = { plan.n_tokens, h.n_rot / 2,
       reinterpret_cast<LycheeCudaStep *> (control),
       reinterpret_cast<double *> (control + w->frequency_at) + local * (h.n_rot / 2 + 1),
-      lychee_cuda_get<float> (w->turns[local]) };
+      lychee_cuda_get<float> (w->turns[local]), is_separate (plan) };
 
     if ((!local || has_local (w->model)) &&
         check_kernel (lychee_cuda_rope_table (&table, w->stream), "rope_table", error))
@@ -470,9 +537,9 @@ begin_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *
   return 0;
 }
 
-/* The token that follows, of the logits of one. */
+/* The token that follows, of the logits of each sequence. */
 static int
-choose (LycheeCudaWorker *w, LycheeCudaError *error)
+choose (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *error)
 {
   char *control = lychee_cuda_get<char> (w->control);
   LycheeCudaSample sample = { w->model->hparams.n_vocab,
@@ -481,11 +548,13 @@ choose (LycheeCudaWorker *w, LycheeCudaError *error)
     lychee_cuda_get<unsigned long long> (w->table), lychee_cuda_get<float> (w->logits),
     lychee_cuda_get<float> (w->penalised), lychee_cuda_get<float> (w->tile_max),
     lychee_cuda_get<unsigned long long> (w->masses), lychee_cuda_get<unsigned> (w->counts),
-    lychee_cuda_get<int> (w->members), lychee_cuda_get<int> (w->chosen) };
+    lychee_cuda_get<int> (w->members), lychee_cuda_get<int> (w->chosen), plan.n_sequences,
+    w->n_history };
 
   return check_kernel (lychee_cuda_sample (&sample, w->stream), "sample", error) ||
-         lychee_cuda_check ((int) cudaMemcpyAsync (w->chosen_host.data, w->chosen.data,
-                                sizeof (int), cudaMemcpyDeviceToHost, w->stream),
+         lychee_cuda_check (
+             (int) cudaMemcpyAsync (w->chosen_host.data, w->chosen.data,
+                 (size_t) plan.n_sequences * sizeof (int), cudaMemcpyDeviceToHost, w->stream),
              "the CUDA device failed in copying", error);
 }
 
@@ -493,9 +562,8 @@ static int
 finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  int first = plan.output == LYCHEE_CUDA_OUTPUT_ALL ? 0 : plan.n_tokens - 1;
-  int n = plan.n_tokens - first;
-  float *x = lychee_cuda_get<float> (w->x) + (size_t) first * h.n_embd;
+  int n = count_outputs (plan);
+  float *x = lychee_cuda_get<float> (w->x) + (size_t) (plan.n_tokens - n) * h.n_embd;
   size_t rows = (size_t) h.n_layers * 2 * h.n_kv_heads * h.head_dim * plan.n_tokens * 2;
 
   if (plan.output != LYCHEE_CUDA_OUTPUT_NONE) {
@@ -508,7 +576,7 @@ finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError 
         ((logits.bias || logits.scale != 1 || logits.cap > 0) &&
             check_kernel (lychee_cuda_logits (&logits, w->stream), "logits", error)) ||
         (plan.output == LYCHEE_CUDA_OUTPUT_CHOSEN
-                ? choose (w, error)
+                ? choose (w, plan, error)
                 : lychee_cuda_check (
                       (int) cudaMemcpyAsync (w->logits_host.data, w->logits.data,
                           (size_t) n * h.n_vocab * 4, cudaMemcpyDeviceToHost, w->stream),
@@ -519,7 +587,8 @@ finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError 
                                 cudaMemcpyDeviceToHost, w->stream),
              "the CUDA device failed in copying", error) ||
          lychee_cuda_check ((int) cudaMemcpyAsync (w->counters_host.data, w->counters.data,
-                                3 * sizeof (long long), cudaMemcpyDeviceToHost, w->stream),
+                                (size_t) plan.n_sequences * sizeof (LycheeCudaCounters),
+                                cudaMemcpyDeviceToHost, w->stream),
              "the CUDA device failed in copying", error);
 }
 
@@ -550,42 +619,62 @@ run_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPas
   return finish_layers (w, plan, error);
 }
 
+/* Captures the pass, which the device has run before. */
 static int
-run_graph (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPass *pass,
-    LycheeCudaError *error)
+capture (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPass *pass,
+    cudaGraphExec_t *exec, LycheeCudaError *error)
 {
-  LycheeCudaGraph *graph = &w->graphs[0];
   cudaGraph_t captured = nullptr;
   int status;
 
-  for (LycheeCudaGraph &g : w->graphs) {
-    if (g.exec && memcmp (&g.plan, &plan, sizeof plan) == 0) {
-      g.last_used = ++w->n_runs;
-      return lychee_cuda_check (
-          (int) cudaGraphLaunch (g.exec, w->stream), "a CUDA graph failed", error);
-    }
-    if (g.last_used < graph->last_used)
-      graph = &g;
-  }
-  if (graph->exec)
-    cudaGraphExecDestroy (graph->exec);
-  graph->exec = nullptr;
   if (lychee_cuda_check ((int) cudaStreamBeginCapture (w->stream, cudaStreamCaptureModeThreadLocal),
           "a CUDA graph cannot be captured", error))
     return error->status;
   status = run_layers (w, plan, pass, error);
   /* Capturing has to end also when what was captured failed. */
-  if (cudaStreamEndCapture (w->stream, &captured) != cudaSuccess && !status)
-    status = lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "a CUDA graph cannot be captured");
+  if (lychee_cuda_check ((int) cudaStreamEndCapture (w->stream, &captured),
+          "a CUDA graph cannot be captured", error))
+    status = error->status;
   if (!status)
-    status = lychee_cuda_check ((int) cudaGraphInstantiate (&graph->exec, captured, 0),
-        "a CUDA graph cannot be made", error);
+    status = lychee_cuda_check (
+        (int) cudaGraphInstantiate (exec, captured, 0), "a CUDA graph cannot be made", error);
   if (captured)
     cudaGraphDestroy (captured);
-  if (status)
-    return status;
-  graph->plan = plan;
+  return status;
+}
+
+/* The first pass of its kind runs as it is: kernels and cuBLAS load what they need then, which not
+ * every driver can do while it captures, and many kinds are there once only. The second one is
+ * captured. A graph is a matter of speed: without one all goes on. */
+static int
+run_graph (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPass *pass,
+    LycheeCudaError *error)
+{
+  LycheeCudaGraph *graph = nullptr, *oldest = &w->graphs[0];
+  LycheeCudaError ignored;
+
+  if (w->no_graphs)
+    return run_layers (w, plan, pass, error);
+  for (LycheeCudaGraph &g : w->graphs) {
+    if (g.last_used > 0 && memcmp (&g.plan, &plan, sizeof plan) == 0)
+      graph = &g;
+    if (g.last_used < oldest->last_used)
+      oldest = &g;
+  }
+  if (!graph) {
+    if (oldest->exec)
+      cudaGraphExecDestroy (oldest->exec);
+    oldest->exec = nullptr;
+    oldest->plan = plan;
+    oldest->last_used = ++w->n_runs;
+    return run_layers (w, plan, pass, error);
+  }
   graph->last_used = ++w->n_runs;
+  if (!graph->exec && capture (w, plan, pass, &graph->exec, &ignored)) {
+    graph->exec = nullptr;
+    w->no_graphs = true;
+    return run_layers (w, plan, pass, error);
+  }
   return lychee_cuda_check (
       (int) cudaGraphLaunch (graph->exec, w->stream), "a CUDA graph failed", error);
 }
@@ -623,15 +712,21 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   size_t n_q = (size_t) h.n_heads * h.head_dim;
   bool audited = pass->sparse && pass->audit_layer >= 0 && pass->n_tokens == 1;
   LycheeCudaPass now = *pass;
-  unsigned long long *counted;
   LycheeCudaPlan plan;
   int status;
 
   memset (result, 0, sizeof *result);
+  if (pass->n_sequences != 1 &&
+      (pass->n_sequences != pass->n_tokens || pass->n_sequences > LYCHEE_CUDA_MAX_SEQUENCES ||
+          pass->index || pass->weigh || pass->audit_layer >= 0))
+    return lychee_cuda_fail (error, LYCHEE_CUDA_UNSUPPORTED,
+        "%d tokens of %d sequences cannot be computed in one pass", pass->n_tokens,
+        pass->n_sequences);
   cudaSetDevice (w->model->device->ordinal);
   if (!audited)
     now.audit_layer = -1;
-  if (lychee_cuda_need_tokens (w, pass->n_tokens, error) || fill_control (w, pass, error))
+  if (lychee_cuda_need_blas (w, error) || lychee_cuda_need_tokens (w, pass->n_tokens, error) ||
+      fill_control (w, pass, error))
     return error->status;
   plan = make_plan (w, pass);
   if (need_plan (w, plan, error) ||
@@ -643,7 +738,8 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
     return error->status;
   }
   plan.generation = w->generation;
-  if (pass->n_tokens == 1 && pass->output != LYCHEE_CUDA_OUTPUT_NONE && !pass->index && !audited)
+  if (pass->n_tokens == pass->n_sequences && pass->output != LYCHEE_CUDA_OUTPUT_NONE &&
+      !pass->index && !audited)
     status = run_graph (w, plan, &now, error);
   else
     status = run_layers (w, plan, &now, error);
@@ -661,16 +757,15 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   int finished = (int) cudaStreamSynchronize (w->stream);
   if (status || lychee_cuda_check (finished, "the CUDA device failed", error))
     return error->status;
-  counted = lychee_cuda_get<unsigned long long> (w->counters_host);
-  result->nodes_scored = counted[0];
-  result->rows_read = counted[1];
-  result->rows_estimated = counted[2];
+  result->counters = lychee_cuda_get<LycheeCudaCounters> (w->counters_host);
   result->rows = lychee_cuda_get<uint16_t> (w->rows_host);
-  if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN)
-    result->chosen = *lychee_cuda_get<int> (w->chosen_host) == INT_MAX
-                         ? -1
-                         : *lychee_cuda_get<int> (w->chosen_host);
-  else if (pass->output != LYCHEE_CUDA_OUTPUT_NONE)
+  if (pass->output == LYCHEE_CUDA_OUTPUT_CHOSEN) {
+    int *chosen = lychee_cuda_get<int> (w->chosen_host);
+
+    for (int i = 0; i < pass->n_sequences; i++)
+      chosen[i] = chosen[i] == INT_MAX ? -1 : chosen[i];
+    result->chosen = chosen;
+  } else if (pass->output != LYCHEE_CUDA_OUTPUT_NONE)
     result->logits = lychee_cuda_get<float> (w->logits_host);
   if (audited)
     finish_audit (w, result);

@@ -9,7 +9,7 @@
 struct LycheeCudaDevice {
   int ordinal;
   int n_processors;
-  size_t shared; /* of a processor */
+  size_t shared, block_shared; /* of a processor, and of it what a block may have */
   char name[300];
 };
 
@@ -30,6 +30,7 @@ struct LycheeCudaModel {
   void *memory; /* that all of these lie in */
   size_t bytes;
   float *staging;
+  cudaStream_t stream; /* that weights are brought there in */
 };
 
 /* Sets @error, and returns its status. */

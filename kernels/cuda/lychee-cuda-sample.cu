@@ -14,12 +14,30 @@
 
 typedef unsigned long long Weight;
 
+/* What belongs to the sequence that a block chooses for. */
+static __device__ __forceinline__ void
+find_sequence (LycheeCudaSample *p, int sequence)
+{
+  size_t at = (size_t) sequence;
+
+  p->sampling += at;
+  p->history += at * p->history_stride;
+  p->logits += at * p->n;
+  p->penalised += at * p->history_stride;
+  p->tile_max += at * ((p->n + TILE - 1) / TILE);
+  p->masses += at * LYCHEE_N_BUCKETS;
+  p->counts += at * LYCHEE_N_BUCKETS;
+  p->members += at * p->n;
+  p->chosen += at;
+}
+
 /* The penalties, first all read and then all written: a token counts once however often it is
  * there.
  */
 __global__ void
 __launch_bounds__ (CHOOSE_THREADS) penalise_kernel (LycheeCudaSample p)
 {
+  find_sequence (&p, blockIdx.y);
   LycheeCudaSampling s = *p.sampling;
 
   if (s.penalty == 1)
@@ -46,6 +64,7 @@ __launch_bounds__ (THREADS) tile_max_kernel (LycheeCudaSample p)
   int tile = (int) (blockIdx.x * WARPS + threadIdx.x / 32), n_tiles = (p.n + TILE - 1) / TILE;
   float most = -INFINITY;
 
+  find_sequence (&p, blockIdx.y);
   for (int i = blockIdx.x * THREADS + threadIdx.x; i < LYCHEE_N_BUCKETS; i += gridDim.x * THREADS) {
     p.masses[i] = 0;
     p.counts[i] = 0;
@@ -116,6 +135,7 @@ __launch_bounds__ (THREADS) weigh_kernel (LycheeCudaSample p)
   LYCHEE_SHARED (float, scratch, 32);
   LYCHEE_SHARED (Weight, masses, LYCHEE_N_BUCKETS);
   LYCHEE_SHARED (unsigned, counts, LYCHEE_N_BUCKETS);
+  find_sequence (&p, blockIdx.y);
   LycheeCudaSampling s = *p.sampling;
   float best = find_best (p, scratch);
 
@@ -334,6 +354,7 @@ __launch_bounds__ (CHOOSE_THREADS) choose_kernel (LycheeCudaSample p)
   int bucket, n;
   Choice c;
 
+  find_sequence (&p, blockIdx.y);
   c.s = *p.sampling;
   c.best = find_best (p, best_scratch);
   c.scratch = scratch;
@@ -399,15 +420,16 @@ int
 lychee_cuda_sample (const LycheeCudaSample *p, cudaStream_t stream)
 {
   int n_tiles = (p->n + TILE - 1) / TILE, blocks = (n_tiles + WARPS - 1) / WARPS, status;
+  int n = p->n_sequences > 0 ? p->n_sequences : 1;
 
   if (p->n < 1)
     return (int) cudaErrorInvalidValue;
-  status = lychee_launch (penalise_kernel, 1, CHOOSE_THREADS, 0, stream, *p);
+  status = lychee_launch (penalise_kernel, dim3 (1, n), CHOOSE_THREADS, 0, stream, *p);
   if (!status)
-    status = lychee_launch (tile_max_kernel, blocks, THREADS, 0, stream, *p);
+    status = lychee_launch (tile_max_kernel, dim3 (blocks, n), THREADS, 0, stream, *p);
   if (!status)
-    status = lychee_launch (weigh_kernel, blocks, THREADS, 0, stream, *p);
+    status = lychee_launch (weigh_kernel, dim3 (blocks, n), THREADS, 0, stream, *p);
   if (!status)
-    status = lychee_launch (choose_kernel, 1, CHOOSE_THREADS, 0, stream, *p);
+    status = lychee_launch (choose_kernel, dim3 (1, n), CHOOSE_THREADS, 0, stream, *p);
   return status;
 }

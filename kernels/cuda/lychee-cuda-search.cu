@@ -4,81 +4,15 @@
  * follows is one kernel, a block a KV head: its steps are short, and each needs all of the one
  * before. */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-search.cuh"
 
-#define THREADS 512
-#define WARPS (THREADS / 32)
 #define SCORE_THREADS 128
 #define SCORE_NODES (SCORE_THREADS / 8) /* that a block scores at a time */
-#define SCORE_BLOCKS 1024               /* of a launch, about */
-#define MAP_BITS (1 << 17)              /* rows that are brought into order at a time */
-#define MAP_WORDS (MAP_BITS / 32)
-#define MAX_SHARED (96 << 10)
-
-/* What all threads of a block know. */
-struct Search {
-  int job, kv_head, first_token, n_tokens, n_queries, dim;
-  LycheeCudaHead head;
-  const float *q;            /* [n_queries][dim], in shared memory */
-  float *most, *inverse_sum; /* [n_queries], in shared memory */
-  float *times;              /* the same: what a leaf's spread is multiplied by in its rank */
-  int *scratch;              /* [32] */
-  int *bins;                 /* [256] */
-  int *found;                /* [2] */
-  unsigned *map;             /* [MAP_WORDS] */
-};
-
-/* The queries of a job. */
-static __device__ __forceinline__ Search
-begin_search (const LycheeCudaSearch &p, int job, int n_blocks)
-{
-  Search s;
-
-  s.job = job;
-  s.kv_head = job / n_blocks;
-  s.first_token = job % n_blocks * p.block_tokens;
-  s.n_tokens = min (p.block_tokens, p.n_tokens - s.first_token);
-  s.n_queries = s.n_tokens * (p.n_heads / p.n_kv_heads);
-  s.dim = p.head_dim;
-  s.head = p.heads[s.kv_head];
-  return s;
-}
-
-/* What is read in any case; returns how many rows more may be, or -1 if all are read. */
-static __device__ __forceinline__ int
-find_budget (
-    const LycheeCudaSearch &p, const Search &s, LycheeCudaSelection *selection, int *certain)
-{
-  LycheeCudaStep step = *p.step;
-  int budget;
-
-  selection->n_sinks = step.skip > 0 ? step.head : min (p.sinks, step.first);
-  selection->recent = max (s.head.end, selection->n_sinks + step.skip);
-  selection->n_rest = 0;
-  *certain = selection->n_sinks + step.first - selection->recent;
-  budget = max (0, p.budget - *certain);
-  return s.head.end - s.head.begin <= budget ? -1 : budget;
-}
-
-static __device__ __forceinline__ void
-load_queries (const LycheeCudaSearch &p, const Search &s, float *q)
-{
-  int group = p.n_heads / p.n_kv_heads;
-
-  for (int i = threadIdx.x; i < s.n_queries * s.dim; i += blockDim.x) {
-    int row = i / s.dim;
-
-    q[i] =
-        p.q[((size_t) (s.first_token + row / group) * p.n_heads + s.kv_head * group + row % group) *
-                s.dim +
-            i % s.dim];
-  }
-  __syncthreads ();
-}
+#define LEAVES_AHEAD 4                  /* that 8 lanes load before they score the first of them */
 
 /* Logits of coarse nodes: 8 lanes a node, each code read once for all queries. */
 static __device__ __forceinline__ void
-score_nodes (const LycheeCudaSearch &p, const Search &s)
+score_nodes (const LycheeCudaSearch &p, const LycheeSearch &s)
 {
   int part = threadIdx.x % 8, words = s.dim / 4;
 
@@ -94,25 +28,14 @@ score_nodes (const LycheeCudaSearch &p, const Search &s)
     for (int w = 0; w < 8; w++)
       bits[w] = part + 8 * w < words ? code[part + 8 * w] : 0;
     for (int q = 0; q < s.n_queries; q++) {
-      float sum = 0;
+      float sum = lychee_search_dot_8 (s.q + q * s.dim, bits, part, words);
 
-#pragma unroll
-      for (int w = 0; w < 8; w++)
-        if (part + 8 * w < words) {
-          float4 x = lychee_load<float4> (s.q + q * s.dim + 4 * (part + 8 * w));
-
-          sum += x.x * (float) (signed char) (bits[w] & 255) +
-                 x.y * (float) (signed char) (bits[w] >> 8 & 255) +
-                 x.z * (float) (signed char) (bits[w] >> 16 & 255) +
-                 x.w * (float) (signed char) (bits[w] >> 24);
-        }
-      sum = lychee_sum_8 (sum);
       if (part == 0 && there)
         p.z[((size_t) s.job * p.block_tokens * (p.n_heads / p.n_kv_heads) + q) * p.max_nodes + at] =
             p.scale * node->scale * sum + node->log_count;
     }
     if (part == 0 && there)
-      p.count[(size_t) s.job * p.max_nodes + at] = (int) node->n_rows;
+      p.count[(size_t) s.job * p.max_nodes + at] = (int) (node->n_rows | node->n_leaves << 16);
   }
 }
 
@@ -121,31 +44,49 @@ __launch_bounds__ (SCORE_THREADS) score_kernel (LycheeCudaSearch p)
 {
   LYCHEE_DYNAMIC_SHARED (memory);
   float *q = reinterpret_cast<float *> (memory);
-  Search s = begin_search (p, blockIdx.y, gridDim.y / p.n_kv_heads);
+  LycheeSearch s = lychee_search_begin (p, blockIdx.y, gridDim.y / p.n_kv_heads);
   LycheeCudaSelection selection;
   int certain;
 
-  if (find_budget (p, s, &selection, &certain) < 0)
+  if (lychee_search_budget (p, s, &selection, &certain) < 0)
     return;
-  load_queries (p, s, q);
+  lychee_search_load_queries (p, s, q);
   s.q = q;
   score_nodes (p, s);
 }
 
+/* Entries of an array a row a query, whose rows are @stride apart. */
+struct Rows {
+  float *at;
+  int stride;
+};
+
+/* Room for @n entries of each query: in shared memory, or in @global's. */
+static __device__ __forceinline__ Rows
+take_rows (LycheeSearch *s, int n, float *global, int stride)
+{
+  float *at = lychee_search_take (s, s->n_queries * n, global);
+  Rows rows = { at, at == global ? stride : n };
+
+  return rows;
+}
+
 /* weight = exp (z - most), a warp a query; @z and @weight may be the same. */
 static __device__ __forceinline__ void
-weigh (const Search &s, const float *z, float *weight, int stride, int n)
+weigh (const LycheeSearch &s, Rows z, Rows weight, int n)
 {
-  for (int q = threadIdx.x / 32; q < s.n_queries; q += WARPS) {
+  for (int q = threadIdx.x / 32; q < s.n_queries; q += SEARCH_WARPS) {
+    const float *from = z.at + (size_t) q * z.stride;
+    float *to = weight.at + (size_t) q * weight.stride;
     float most = -INFINITY, sum = 0;
 
     for (int i = threadIdx.x % 32; i < n; i += 32)
-      most = fmaxf (most, z[(size_t) q * stride + i]);
+      most = fmaxf (most, from[i]);
     most = lychee_warp_max (most);
     for (int i = threadIdx.x % 32; i < n; i += 32) {
-      float x = expf (z[(size_t) q * stride + i] - most);
+      float x = expf (from[i] - most);
 
-      weight[(size_t) q * stride + i] = x;
+      to[i] = x;
       sum += x;
     }
     sum = lychee_warp_sum (sum);
@@ -158,370 +99,294 @@ weigh (const Search &s, const float *z, float *weight, int stride, int n)
   __syncthreads ();
 }
 
-/* Which part of the queries' attention each row of a node gets. */
+/* Which part of the queries' attention each row of an entry gets. */
 static __device__ __forceinline__ void
-find_densities (
-    const Search &s, const float *weight, int stride, const int *count, int n, float *density)
+find_densities (const LycheeSearch &s, Rows weight, const int *count, int n, float *density)
 {
-  for (int i = threadIdx.x; i < n; i += THREADS) {
+  for (int i = threadIdx.x; i < n; i += SEARCH_THREADS) {
     float sum = 0;
 
     for (int q = 0; q < s.n_queries; q++)
       if (s.inverse_sum[q] > 0)
-        sum += weight[(size_t) q * stride + i] * s.inverse_sum[q];
-    density[i] = sum / count[i];
+        sum += weight.at[(size_t) q * weight.stride + i] * s.inverse_sum[q];
+    density[i] = sum / SEARCH_ROWS (count[i]);
   }
   __syncthreads ();
 }
 
-/* The densest nodes that together hold @target rows, by radix selection: all whose density is
- * larger than the one whose bits are returned, and of those that are equal the first ones, as long
- * as they hold less than @left rows. Densities are not negative: their bits are in their order. */
-static __device__ __forceinline__ unsigned
-find_threshold (
-    const Search &s, const float *density, const int *count, int n, int target, int *left)
+/* The nodes that are opened, in their order. */
+struct Opened {
+  int n, n_leaves;
+  int *list;                      /* [n][2] node, first leaf */
+  const LycheeCudaNode **records; /* [n] in shared memory, or NULL */
+};
+
+static __device__ __forceinline__ const LycheeCudaNode *
+get_record (const LycheeSearch &s, const Opened &opened, int i)
 {
-  unsigned prefix = 0, mask = 0;
-
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    int x = 0, before, total;
-
-    if (threadIdx.x < 256)
-      s.bins[threadIdx.x] = 0;
-    if (threadIdx.x == 0)
-      s.found[0] = -1;
-    __syncthreads ();
-    for (int i = threadIdx.x; i < n; i += THREADS) {
-      unsigned bits = __float_as_uint (density[i]);
-
-      if ((bits & mask) == prefix)
-        atomicAdd (&s.bins[bits >> shift & 255], count[i]);
-    }
-    __syncthreads ();
-    if (threadIdx.x < 256)
-      x = s.bins[255 - threadIdx.x];
-    before = lychee_block_scan (x, s.scratch, &total);
-    if (threadIdx.x < 256 && before < target && before + x >= target) {
-      s.found[0] = 255 - (int) threadIdx.x;
-      s.found[1] = target - before;
-    }
-    __syncthreads ();
-    if (s.found[0] < 0) { /* there are not so many: all of them */
-      *left = 0x7fffffff;
-      return 0;
-    }
-    prefix |= (unsigned) s.found[0] << shift;
-    mask |= 255u << shift;
-    target = s.found[1];
-    __syncthreads ();
-  }
-  *left = target;
-  return prefix;
+  return opened.records ? opened.records[i] : s.head.nodes[opened.list[2 * i]];
 }
 
-/* How many rows of entry @i are chosen, for 512 entries at a time; @ties counts those that were
- * equal to the threshold before. */
-static __device__ __forceinline__ int
-choose (const Search &s, const float *density, const int *count, int n, int i, unsigned threshold,
-    int left, int *ties)
+/* Lists the nodes that are opened, and where their leaves are to stand. */
+static __device__ __forceinline__ void
+open_nodes (const LycheeSearch &s, const float *density, const int *count, unsigned threshold,
+    int left, Opened *opened)
 {
-  unsigned bits = i < n ? __float_as_uint (density[i]) : 0;
-  int rows = i < n ? count[i] : 0, tie = i < n && bits == threshold ? rows : 0, total;
-  int before = *ties + lychee_block_scan (tie, s.scratch, &total);
+  int ties = 0, n = 0, n_leaves = 0;
 
-  *ties += total;
-  if (i >= n || bits < threshold)
-    return 0;
-  if (bits > threshold)
-    return rows;
-  return max (0, min (rows, left - before));
-}
-
-/* Lists the nodes that are opened, and where their leaves are to stand; returns their number. */
-static __device__ __forceinline__ int
-open_nodes (const LycheeCudaSearch &p, const Search &s, const float *density, unsigned threshold,
-    int left, int *n_leaves)
-{
-  const int *count = p.count + (size_t) s.job * p.max_nodes;
-  int *opened = p.opened + (size_t) s.job * p.max_nodes * 2;
-  int ties = 0, n_opened = 0, n = 0;
-
-  for (int base = 0; base < s.head.n_nodes; base += THREADS) {
+  for (int base = 0; base < s.head.n_nodes; base += SEARCH_THREADS) {
     int i = base + threadIdx.x, total, leaves;
-    int chosen = choose (s, density, count, s.head.n_nodes, i, threshold, left, &ties) > 0;
-    int own = chosen ? (int) s.head.nodes[i]->n_leaves : 0;
-    int place = n_opened + lychee_block_scan (chosen, s.scratch, &total);
-    int leaf = n + lychee_block_scan (own, s.scratch, &leaves);
+    int chosen =
+        lychee_search_choose (s, density, count, s.head.n_nodes, i, threshold, left, &ties) > 0;
+    int own = chosen ? count[i] >> 16 & 0xffff : 0;
+    int place = n + lychee_block_scan (chosen, s.scratch, &total);
+    int leaf = n_leaves + lychee_block_scan (own, s.scratch, &leaves);
 
     if (chosen) {
-      opened[2 * place] = i;
-      opened[2 * place + 1] = leaf;
+      opened->list[2 * place] = i;
+      opened->list[2 * place + 1] = leaf;
+      if (opened->records)
+        opened->records[place] = s.head.nodes[i];
     }
-    n_opened += total;
-    n += leaves;
+    n += total;
+    n_leaves += leaves;
   }
-  *n_leaves = n;
+  opened->n = n;
+  opened->n_leaves = n_leaves;
   __syncthreads ();
-  return n_opened;
 }
 
-/* Logits of the leaves of nodes that are opened, a warp a node, 8 lanes a leaf. Codes are 4 bits:
- * differences from the node's mean, whose logit is known. */
+/* The leaves of opened nodes. */
+struct Leaves {
+  Rows weight, rank; /* of these, logits at first */
+  int *node;         /* which of the opened ones */
+  int *count;        /* rows, and above the first one's number in the node */
+  int *read;
+  float *density;
+};
+
+/* What is read of a leaf to score it. */
+struct LoadedLeaf {
+  LycheeCudaLeaf leaf;
+  float log_count; /* of the node */
+  unsigned bits[4];
+};
+
+/* Logits of the leaves, 8 lanes a leaf. Codes are 4 bits: differences from the node's mean, whose
+ * logit is known. */
 static __device__ __forceinline__ void
-score_leaves (const LycheeCudaSearch &p, const Search &s, const float *z, float *leaf_z,
-    float *rank, int n_opened)
+score_leaves (const LycheeCudaSearch &p, const LycheeSearch &s, Rows z, const int *node_count,
+    const Opened &opened, const Leaves &leaves)
 {
-  const int *opened = p.opened + (size_t) s.job * p.max_nodes * 2;
-  size_t at_leaf = (size_t) s.job * p.max_leaves;
-  int lane = threadIdx.x % 32, part = lane % 8, words = s.dim / 8;
+  const int step = SEARCH_THREADS / 8;
+  int part = threadIdx.x % 8;
 
-  for (int i = threadIdx.x / 32; i < n_opened; i += WARPS) {
-    int place = opened[2 * i], first = opened[2 * i + 1];
-    const LycheeCudaNode *node = s.head.nodes[place];
-    const LycheeCudaLeaf *leaves = lychee_node_leaves (node, s.dim);
-    const unsigned char *codes = lychee_node_leaf_codes (node, s.dim);
+  /* Which node each leaf is of, a warp a node. */
+  for (int i = threadIdx.x / 32; i < opened.n; i += SEARCH_WARPS) {
+    int n = node_count[opened.list[2 * i]] >> 16 & 0xffff;
 
-    for (int base = 0; base < (int) node->n_leaves; base += 4) {
-      int at = base + lane / 8;
-      bool there = at < (int) node->n_leaves;
-      LycheeCudaLeaf leaf = leaves[there ? at : 0];
-      const unsigned *code =
-          reinterpret_cast<const unsigned *> (codes + (size_t) (there ? at : 0) * (s.dim / 2));
-      unsigned bits[4];
+    for (int j = threadIdx.x % 32; j < n; j += 32)
+      leaves.node[opened.list[2 * i + 1] + j] = i;
+  }
+  __syncthreads ();
+  for (int base = 0; base < opened.n_leaves; base += step * LEAVES_AHEAD) {
+    LoadedLeaf loaded[LEAVES_AHEAD];
 
+#pragma unroll
+    for (int k = 0; k < LEAVES_AHEAD; k++) {
+      int at = base + k * step + threadIdx.x / 8, last = opened.n_leaves - 1;
+      int i = leaves.node[min (at, last)], j = min (at, last) - opened.list[2 * i + 1];
+      int n = node_count[opened.list[2 * i]] >> 16 & 0xffff;
+      const LycheeCudaNode *node = get_record (s, opened, i);
+      const LycheeCudaLeaf *leaf = lychee_node_leaves (node, s.dim);
+      const unsigned *code = reinterpret_cast<const unsigned *> (
+          reinterpret_cast<const unsigned char *> (leaf + n) + (size_t) j * (s.dim / 2));
+
+      loaded[k].leaf = leaf[j];
+      loaded[k].log_count = node->log_count;
 #pragma unroll
       for (int w = 0; w < 4; w++)
-        bits[w] = part + 8 * w < words ? code[part + 8 * w] : 0x88888888u;
-      for (int q = 0; q < s.n_queries; q++) {
-        float sum = 0;
-
+        loaded[k].bits[w] = part + 8 * w < s.dim / 8 ? code[part + 8 * w] : 0x88888888u;
+    }
 #pragma unroll
-        for (int w = 0; w < 4; w++)
-          if (part + 8 * w < words) {
-            const float *x = s.q + q * s.dim + 4 * (part + 8 * w);
-            float4 low = lychee_load<float4> (x), high = lychee_load<float4> (x + s.dim / 2);
-            unsigned b = bits[w];
+    for (int k = 0; k < LEAVES_AHEAD; k++) {
+      int at = base + k * step + threadIdx.x / 8;
+      bool writes = part == 0 && at < opened.n_leaves;
+      int place = opened.list[2 * leaves.node[min (at, opened.n_leaves - 1)]];
 
-            sum += low.x * ((int) (b & 15) - 8) + high.x * ((int) (b >> 4 & 15) - 8) +
-                   low.y * ((int) (b >> 8 & 15) - 8) + high.y * ((int) (b >> 12 & 15) - 8) +
-                   low.z * ((int) (b >> 16 & 15) - 8) + high.z * ((int) (b >> 20 & 15) - 8) +
-                   low.w * ((int) (b >> 24 & 15) - 8) + high.w * ((int) (b >> 28) - 8);
-          }
-        sum = lychee_sum_8 (sum);
-        if (part == 0 && there) {
-          size_t to = (size_t) q * p.max_leaves + first + at;
-          float x = logf (leaf.count) + z[(size_t) q * p.max_nodes + place] - node->log_count +
-                    p.scale * leaf.scale * sum;
+      for (int q = 0; q < s.n_queries; q++) {
+        float sum = lychee_search_dot_4 (s.q + q * s.dim, loaded[k].bits, part, s.dim);
 
-          leaf_z[to] = x;
-          rank[to] = x + s.times[q] * leaf.spread;
+        if (writes) {
+          float x = logf (loaded[k].leaf.count) + z.at[(size_t) q * z.stride + place] -
+                    loaded[k].log_count + p.scale * loaded[k].leaf.scale * sum;
+
+          leaves.weight.at[(size_t) q * leaves.weight.stride + at] = x;
+          leaves.rank.at[(size_t) q * leaves.rank.stride + at] =
+              x + s.length[q] * loaded[k].leaf.spread;
         }
       }
-      if (part == 0 && there) {
-        p.leaf_node[at_leaf + first + at] = i;
-        p.leaf_count[at_leaf + first + at] = leaf.count;
-      }
+      if (writes)
+        leaves.count[at] = loaded[k].leaf.count | loaded[k].leaf.first << 16;
     }
   }
   __syncthreads ();
 }
 
-/* The rows of the leaves, as far as they are chosen, in ascending order. */
+/* The rows of the leaves, as far as they are chosen. */
 static __device__ __forceinline__ void
-list_rows (const LycheeCudaSearch &p, const Search &s, int n_leaves)
+list_rows (
+    const LycheeCudaSearch &p, const LycheeSearch &s, const Opened &opened, const Leaves &leaves)
 {
-  const int *opened = p.opened + (size_t) s.job * p.max_nodes * 2;
-  size_t at_leaf = (size_t) s.job * p.max_leaves;
-  int *to = p.selected + (size_t) s.job * p.budget;
-  int n = 0, own_words = MAP_WORDS / THREADS;
-
-  for (int base = s.head.begin; base < s.head.end; base += MAP_BITS) {
-    int total, sum = 0, at;
-
-    for (int i = threadIdx.x; i < MAP_WORDS; i += THREADS)
-      s.map[i] = 0;
-    __syncthreads ();
+  lychee_search_list (s, p.selected + (size_t) s.job * p.budget, [&] (int base) {
     /* 8 threads a leaf: few have many rows, and most are not read. */
-    for (int leaf = threadIdx.x / 8; leaf < n_leaves; leaf += THREADS / 8) {
-      int read = p.leaf_read[at_leaf + leaf], i = p.leaf_node[at_leaf + leaf];
+    for (int leaf = threadIdx.x / 8; leaf < opened.n_leaves; leaf += SEARCH_THREADS / 8) {
+      int read = leaves.read[leaf], i = leaves.node[leaf];
 
       if (read == 0)
         continue;
-      const LycheeCudaNode *node = s.head.nodes[opened[2 * i]];
-      const int *ids = lychee_node_ids (node, s.dim);
+      const int *ids = lychee_node_ids (get_record (s, opened, i), s.dim);
 
-      ids += lychee_node_leaves (node, s.dim)[leaf - opened[2 * i + 1]].first;
-      for (int r = threadIdx.x % 8; r < read; r += 8) {
-        unsigned bit = (unsigned) (ids[r] - base);
-
-        if (bit < MAP_BITS)
-          atomicOr (&s.map[bit / 32], 1u << bit % 32);
-      }
+      ids += leaves.count[leaf] >> 16 & 0xffff;
+      for (int r = threadIdx.x % 8; r < read; r += 8)
+        lychee_search_mark (s, ids[r], base);
     }
-    __syncthreads ();
-    for (int i = 0; i < own_words; i++)
-      sum += __popc (s.map[threadIdx.x * own_words + i]);
-    at = n + lychee_block_scan (sum, s.scratch, &total);
-    for (int i = 0; i < own_words; i++)
-      for (unsigned bits = s.map[threadIdx.x * own_words + i]; bits; bits &= bits - 1)
-        to[at++] = base + (threadIdx.x * own_words + i) * 32 + __ffs ((int) bits) - 1;
-    n += total;
-    __syncthreads ();
-  }
+  });
 }
 
-/* Lowers the weights of opened nodes to what is left of their leaves; all weights relative to the
- * larger of the largest logits of nodes (@node_most) and of leaves. */
+/* Weights of what is not read, where the attention will look for them: those of nodes, of opened
+ * ones lowered to what is left of their leaves; all relative to the larger of the largest logits of
+ * nodes (other_most) and of leaves. */
 static __device__ __forceinline__ void
-lower_weights (const LycheeCudaSearch &p, const Search &s, float *weight, const float *node_most,
-    const float *leaf_weight, int n_opened)
+lower_weights (const LycheeCudaSearch &p, const LycheeSearch &s, Rows weight, const int *node_count,
+    const Opened &opened, const Leaves &leaves, float *to)
 {
-  const int *opened = p.opened + (size_t) s.job * p.max_nodes * 2;
-  size_t at_leaf = (size_t) s.job * p.max_leaves;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
-  for (int q = 0; q < s.n_queries; q++)
-    if (s.most[q] > node_most[q]) {
-      float lower = expf (node_most[q] - s.most[q]);
+  for (int q = 0; q < s.n_queries; q++) {
+    float lower = opened.n > 0 ? expf (fminf (0, s.other_most[q] - s.most[q])) : 1;
 
-      for (int i = threadIdx.x; i < s.head.n_nodes; i += THREADS)
-        weight[(size_t) q * p.max_nodes + i] *= lower;
-    }
+    for (int i = threadIdx.x; i < s.head.n_nodes; i += SEARCH_THREADS)
+      to[(size_t) q * p.max_nodes + i] = weight.at[(size_t) q * weight.stride + i] * lower;
+  }
   __syncthreads ();
-  for (int i = warp; i < n_opened; i += WARPS) {
-    int place = opened[2 * i], first = opened[2 * i + 1];
-    int n = (int) s.head.nodes[place]->n_leaves;
+  for (int i = warp; i < opened.n; i += SEARCH_WARPS) {
+    int place = opened.list[2 * i], first = opened.list[2 * i + 1];
+    int n = node_count[place] >> 16 & 0xffff;
 
     for (int q = 0; q < s.n_queries; q++) {
-      float sum = 0, factor = fminf (1, expf (s.most[q] - node_most[q]));
+      const float *leaf_weight = leaves.weight.at + (size_t) q * leaves.weight.stride + first;
+      float sum = 0, factor = fminf (1, expf (s.most[q] - s.other_most[q]));
 
       for (int j = lane; j < n; j += 32) {
-        int count = p.leaf_count[at_leaf + first + j], read = p.leaf_read[at_leaf + first + j];
+        int count = SEARCH_ROWS (leaves.count[first + j]), read = leaves.read[first + j];
 
-        sum +=
-            leaf_weight[(size_t) q * p.max_leaves + first + j] * ((float) (count - read) / count);
+        sum += leaf_weight[j] * ((float) (count - read) / count);
       }
       sum = lychee_warp_sum (sum);
       if (lane == 0)
-        weight[(size_t) q * p.max_nodes + place] = sum * factor;
+        to[(size_t) q * p.max_nodes + place] = sum * factor;
     }
   }
   __syncthreads ();
 }
 
+/* Opens the best nodes, and reads the best leaves of these; returns how many rows are read. */
+static __device__ __forceinline__ int
+read_leaves (const LycheeCudaSearch &p, LycheeSearch *s, Rows z, Rows weight, const int *node_count,
+    int budget, Opened *opened, Leaves *leaves)
+{
+  int block_queries = p.block_tokens * (p.n_heads / p.n_kv_heads), n_nodes = s->head.n_nodes;
+  int total = s->head.end - s->head.begin, left;
+  size_t at_leaf = (size_t) s->job * p.max_leaves, row = at_leaf * block_queries;
+  float open = p.beam > 0 ? p.beam * budget
+                          : LYCHEE_OPEN_ROWS (p.head_dim) + (float) LYCHEE_OPEN_BEAM * budget;
+  float *density = p.density + (size_t) s->job * max (p.max_nodes, p.max_leaves);
+  float *node_density = lychee_search_take (s, n_nodes, density);
+  unsigned threshold;
+
+  opened->list = lychee_search_take (s, 2 * n_nodes, p.opened + (size_t) s->job * p.max_nodes * 2);
+  opened->records = lychee_search_take<const LycheeCudaNode *> (s, 2 * n_nodes, nullptr);
+  find_densities (*s, weight, node_count, n_nodes, node_density);
+  threshold = lychee_search_threshold (
+      *s, node_density, node_count, n_nodes, (int) ceilf (fminf (open, (float) total)), &left);
+  open_nodes (*s, node_density, node_count, threshold, left, opened);
+
+  leaves->node = lychee_search_take (s, opened->n_leaves, p.leaf_node + at_leaf);
+  leaves->count = lychee_search_take (s, opened->n_leaves, p.leaf_count + at_leaf);
+  leaves->read = lychee_search_take (s, opened->n_leaves, p.leaf_read + at_leaf);
+  leaves->density = lychee_search_take (s, opened->n_leaves, density);
+  leaves->weight = take_rows (s, opened->n_leaves, p.leaf_weight + row, p.max_leaves);
+  leaves->rank = take_rows (s, opened->n_leaves, p.leaf_rank + row, p.max_leaves);
+  score_leaves (p, *s, z, node_count, *opened, *leaves);
+  /* If what is not read is lost, the weights themselves are the better order. */
+  if (p.rest) {
+    weigh (*s, leaves->rank, leaves->rank, opened->n_leaves);
+    find_densities (*s, leaves->rank, leaves->count, opened->n_leaves, leaves->density);
+  }
+  weigh (*s, leaves->weight, leaves->weight, opened->n_leaves);
+  if (!p.rest)
+    find_densities (*s, leaves->weight, leaves->count, opened->n_leaves, leaves->density);
+  return lychee_search_read (
+      *s, leaves->density, leaves->count, opened->n_leaves, budget, leaves->read);
+}
+
 __global__ void
-__launch_bounds__ (THREADS, 1) search_kernel (LycheeCudaSearch p)
+__launch_bounds__ (SEARCH_THREADS, 1) search_kernel (LycheeCudaSearch p, int n_pool)
 {
   LYCHEE_SHARED (int, scratch, 32);
   LYCHEE_SHARED (int, bins, 256);
   LYCHEE_SHARED (int, found, 2);
   LYCHEE_DYNAMIC_SHARED (memory);
   int block_queries = p.block_tokens * (p.n_heads / p.n_kv_heads), certain, budget, total;
-  int n_opened = 0, n_leaves = 0, n_rows = 0;
+  int n_rows = 0, n_scored = 0, n_estimated = 0;
   LycheeCudaSelection selection;
-  float *node_most;
-  Search s;
+  LycheeSearch s = lychee_search_begin (p, blockIdx.x, gridDim.x / p.n_kv_heads);
 
-  s = begin_search (p, blockIdx.x, gridDim.x / p.n_kv_heads);
   s.scratch = scratch;
   s.bins = bins;
   s.found = found;
-  float *q = reinterpret_cast<float *> (memory);
-  s.q = q;
-  s.most = q + block_queries * s.dim;
-  s.inverse_sum = s.most + block_queries;
-  node_most = s.inverse_sum + block_queries;
-  s.times = node_most + block_queries;
-  s.map = reinterpret_cast<unsigned *> (s.times + block_queries);
-
   total = s.head.end - s.head.begin;
-  budget = find_budget (p, s, &selection, &certain);
+  budget = lychee_search_budget (p, s, &selection, &certain);
   if (budget < 0) {
-    for (int i = threadIdx.x; i < total; i += THREADS)
-      p.selected[(size_t) s.job * p.budget + i] = s.head.begin + i;
+    lychee_search_list_all (p, s);
     n_rows = total;
   } else {
-    float *z = p.z + (size_t) s.job * block_queries * p.max_nodes;
-    float *weight = p.weight + (size_t) s.job * block_queries * p.max_nodes;
-    float *leaf_weight = p.leaf_weight + (size_t) s.job * block_queries * p.max_leaves;
-    float *leaf_rank = p.leaf_rank + (size_t) s.job * block_queries * p.max_leaves;
-    float *density = p.density + (size_t) s.job * max (p.max_nodes, p.max_leaves);
-    int *leaf_read = p.leaf_read + (size_t) s.job * p.max_leaves;
-    const int *leaf_count = p.leaf_count + (size_t) s.job * p.max_leaves;
-    const int *count = p.count + (size_t) s.job * p.max_nodes;
+    int n_nodes = s.head.n_nodes;
+    float *global_z = p.z + (size_t) s.job * block_queries * p.max_nodes;
+    float *global_weight = p.weight + (size_t) s.job * block_queries * p.max_nodes;
+    int *global_count = p.count + (size_t) s.job * p.max_nodes;
+    Opened opened = { 0, 0, nullptr, nullptr };
+    Leaves leaves = {};
 
-    load_queries (p, s, q);
-    for (int i = threadIdx.x / 32; i < s.n_queries; i += WARPS) {
-      float sum = 0;
-
-      for (int d = threadIdx.x % 32; d < s.dim; d += 32)
-        sum += q[i * s.dim + d] * q[i * s.dim + d];
-      sum = lychee_warp_sum (sum);
-      if (threadIdx.x % 32 == 0)
-        s.times[i] = LYCHEE_LEAF_SPREADS * p.scale * sqrtf (sum);
-    }
+    lychee_search_lay_out (p, &s, memory, n_pool, LYCHEE_LEAF_SPREADS * p.scale);
+    int *count = lychee_search_take (&s, n_nodes, global_count);
+    Rows z = take_rows (&s, n_nodes, global_z, p.max_nodes);
+    Rows weight = take_rows (&s, n_nodes, global_weight, p.max_nodes);
+    for (int i = threadIdx.x; i < n_nodes && count != global_count; i += SEARCH_THREADS)
+      count[i] = global_count[i];
+    for (int i = threadIdx.x; i < s.n_queries * n_nodes && z.at != global_z; i += SEARCH_THREADS)
+      z.at[i] = global_z[(size_t) (i / n_nodes) * p.max_nodes + i % n_nodes];
     __syncthreads ();
-    weigh (s, z, weight, p.max_nodes, s.head.n_nodes);
-    for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
-      node_most[i] = s.most[i];
+    weigh (s, z, weight, n_nodes);
+    for (int i = threadIdx.x; i < s.n_queries; i += SEARCH_THREADS)
+      s.other_most[i] = s.most[i];
+    __syncthreads ();
     if (budget > 0) {
-      float open = p.beam > 0 ? p.beam * budget
-                              : LYCHEE_OPEN_ROWS (p.head_dim) + (float) LYCHEE_OPEN_BEAM * budget;
-      int left, ties = 0;
-      unsigned threshold;
-
-      find_densities (s, weight, p.max_nodes, count, s.head.n_nodes, density);
-      threshold = find_threshold (
-          s, density, count, s.head.n_nodes, (int) ceilf (fminf (open, (float) total)), &left);
-      n_opened = open_nodes (p, s, density, threshold, left, &n_leaves);
-      score_leaves (p, s, z, leaf_weight, leaf_rank, n_opened);
-      /* If what is not read is lost, the weights themselves are the better order. */
-      if (p.rest) {
-        weigh (s, leaf_rank, leaf_rank, p.max_leaves, n_leaves);
-        find_densities (s, leaf_rank, p.max_leaves, leaf_count, n_leaves, density);
-      }
-      weigh (s, leaf_weight, leaf_weight, p.max_leaves, n_leaves);
-      if (!p.rest)
-        find_densities (s, leaf_weight, p.max_leaves, leaf_count, n_leaves, density);
-      threshold = find_threshold (s, density, leaf_count, n_leaves, budget, &left);
-      for (int base = 0; base < n_leaves; base += THREADS) {
-        int i = base + threadIdx.x, all;
-        int read = choose (s, density, leaf_count, n_leaves, i, threshold, left, &ties);
-
-        if (i < n_leaves)
-          leaf_read[i] = read;
-        lychee_block_scan (read, s.scratch, &all);
-        n_rows += all;
-      }
-      __syncthreads ();
-      list_rows (p, s, n_leaves);
-      if (p.rest)
-        lower_weights (p, s, weight, node_most, leaf_weight, n_opened);
-    } else {
-      __syncthreads ();
+      n_rows = read_leaves (p, &s, z, weight, count, budget, &opened, &leaves);
+      list_rows (p, s, opened, leaves);
     }
-    for (int i = threadIdx.x; i < s.n_queries; i += THREADS)
-      p.most[(size_t) s.job * block_queries + i] =
-          n_opened > 0 ? fmaxf (node_most[i], s.most[i]) : node_most[i];
     if (p.rest)
-      selection.n_rest = s.head.n_nodes;
-    if (threadIdx.x == 0) {
-      atomicAdd (&p.counters[0], (unsigned long long) (s.head.n_nodes + n_leaves));
-      if (p.rest)
-        atomicAdd (&p.counters[2], (unsigned long long) (total - n_rows) * s.n_tokens);
+      lower_weights (p, s, weight, count, opened, leaves, global_weight);
+    for (int i = threadIdx.x; i < s.n_queries; i += SEARCH_THREADS)
+      p.most[(size_t) s.job * block_queries + i] = fmaxf (s.other_most[i], s.most[i]);
+    if (p.rest) {
+      selection.n_rest = n_nodes;
+      n_estimated = total - n_rows;
     }
+    n_scored = n_nodes + opened.n_leaves;
   }
-  if (threadIdx.x == 0) {
-    selection.n_rows = n_rows;
-    p.selection[s.job] = selection;
-    atomicAdd (&p.counters[1], (unsigned long long) (certain + s.n_tokens + n_rows) * s.n_tokens);
-  }
-}
-
-static size_t
-get_shared (int dim, int queries)
-{
-  return (size_t) queries * (dim + 4) * sizeof (float) + MAP_WORDS * sizeof (unsigned);
+  lychee_search_finish (p, s, selection, certain, n_rows, n_scored, n_estimated);
 }
 
 int
@@ -529,7 +394,8 @@ lychee_cuda_search_block_tokens (int dim, int n_heads, int n_kv_heads)
 {
   int tokens = 16;
 
-  while (tokens > 1 && get_shared (dim, tokens * (n_heads / n_kv_heads)) > MAX_SHARED)
+  while (
+      tokens > 1 && lychee_search_fixed (dim, tokens * (n_heads / n_kv_heads)) > SEARCH_MAX_SHARED)
     tokens /= 2;
   return tokens;
 }
@@ -537,25 +403,34 @@ lychee_cuda_search_block_tokens (int dim, int n_heads, int n_kv_heads)
 int
 lychee_cuda_search (const LycheeCudaSearch *p, cudaStream_t stream)
 {
-  int status, n_blocks = (p->n_tokens + p->block_tokens - 1) / p->block_tokens;
-  int jobs = p->n_kv_heads * n_blocks, score_blocks, most;
+  int status, n_blocks, jobs, score_blocks, most, n_pool;
   int queries = p->block_tokens * (p->n_heads / p->n_kv_heads);
-  size_t shared = get_shared (p->head_dim, queries);
+  size_t fixed = lychee_search_fixed (p->head_dim, queries), nodes, leaves;
 
   if (p->n_tokens == 0)
     return 0;
-  if (p->head_dim % 16 != 0 || p->head_dim > 256 || shared > MAX_SHARED)
+  if (p->head_dim % 16 != 0 || p->head_dim > 256 || fixed > SEARCH_MAX_SHARED ||
+      (p->separate && p->block_tokens != 1))
     return (int) cudaErrorInvalidValue;
-  status = lychee_allow_shared (search_kernel, MAX_SHARED);
+  n_blocks = (p->n_tokens + p->block_tokens - 1) / p->block_tokens;
+  jobs = p->n_kv_heads * n_blocks;
+  status = lychee_allow_shared (search_kernel, SEARCH_MAX_SHARED);
   if (!status)
-    status = lychee_allow_shared (score_kernel, MAX_SHARED);
+    status = lychee_allow_shared (score_kernel, SEARCH_MAX_SHARED);
   if (status)
     return status;
   score_blocks = (p->max_nodes + SCORE_NODES - 1) / SCORE_NODES;
-  most = SCORE_BLOCKS / jobs > 1 ? SCORE_BLOCKS / jobs : 1;
+  most = SEARCH_SCORE_BLOCKS / jobs > 1 ? SEARCH_SCORE_BLOCKS / jobs : 1;
   status = lychee_launch (score_kernel, dim3 (score_blocks < most ? score_blocks : most, jobs),
       SCORE_THREADS, queries * p->head_dim * sizeof (float), stream, *p);
   if (status)
     return status;
-  return lychee_launch (search_kernel, jobs, THREADS, shared, stream, *p);
+  /* Of a node: count, density, place, record; of a leaf: node, count, read, density; of both: two
+   * numbers a query. A few more for rounding up. */
+  nodes = (size_t) p->max_nodes;
+  leaves = (size_t) p->max_leaves;
+  n_pool = lychee_search_pool (
+      p->head_dim, queries, nodes * (6 + 2 * queries) + leaves * (4 + 2 * queries) + 64);
+  return lychee_launch (search_kernel, jobs, SEARCH_THREADS,
+      fixed + (size_t) n_pool * sizeof (float), stream, *p, n_pool);
 }

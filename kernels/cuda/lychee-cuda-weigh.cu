@@ -93,7 +93,8 @@ __launch_bounds__ (THREADS, 1) weigh_kernel (LycheeCudaWeigh p)
 #pragma unroll
         for (int c = 0; c < (D + 63) / 64; c++)
           if (8 * (part + 8 * c) < D) {
-            uint4 bits = lychee_load<uint4> (from + 8 * (part + 8 * c));
+            /* The first page may have been forgotten. */
+            uint4 bits = there ? lychee_load<uint4> (from + 8 * (part + 8 * c)) : uint4 ();
             __half of[8];
 
             memcpy (of, &bits, sizeof of);

@@ -52,6 +52,7 @@ lychee_cuda_need_tokens (LycheeCudaWorker *w, int n_tokens, LycheeCudaError *err
   size_t n = (size_t) n_tokens, n_q = (size_t) h.n_heads * h.head_dim;
   size_t n_kv = (size_t) h.n_kv_heads * h.head_dim, embd = (size_t) h.n_embd, ff = (size_t) h.n_ff;
   size_t rows = (size_t) h.n_layers * 2 * n * n_kv * 2;
+  size_t counters = LYCHEE_CUDA_MAX_SEQUENCES * sizeof (LycheeCudaCounters);
 
   return lychee_cuda_need (w, &w->x, n * embd * 4, false, error) ||
          lychee_cuda_need (w, &w->normed, n * embd * 2, false, error) ||
@@ -65,8 +66,8 @@ lychee_cuda_need_tokens (LycheeCudaWorker *w, int n_tokens, LycheeCudaError *err
          lychee_cuda_need (w, &w->turns[1], n * (size_t) h.n_rot * 4, false, error) ||
          lychee_cuda_need (w, &w->rows, rows, false, error) ||
          lychee_cuda_need (w, &w->rows_host, rows, true, error) ||
-         lychee_cuda_need (w, &w->counters, 4 * sizeof (long long), false, error) ||
-         lychee_cuda_need (w, &w->counters_host, 4 * sizeof (long long), true, error);
+         lychee_cuda_need (w, &w->counters, counters, false, error) ||
+         lychee_cuda_need (w, &w->counters_host, counters, true, error);
 }
 
 void
@@ -100,14 +101,11 @@ lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weight
   *worker = nullptr;
   w->model = model;
   cudaSetDevice (model->device->ordinal);
-  /* Weights were converted in the default stream, which these do not wait for. */
-  if (lychee_cuda_check ((int) cudaDeviceSynchronize (), "the CUDA device failed", error) ||
-      lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->stream, cudaStreamNonBlocking),
+  /* Nothing here waits for the whole device, which nobody may while another worker captures. */
+  if (lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->stream, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
       lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->uploads, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
-      lychee_cuda_need (w, &w->workspace, BLAS_WORKSPACE, false, error) ||
-      lychee_cuda_need_tokens (w, 1, error) ||
       lychee_cuda_need (w, &w->table, table_size, false, error) ||
       lychee_cuda_check ((int) cudaMemcpyAsync (
                              w->table.data, weights, table_size, cudaMemcpyHostToDevice, w->stream),
@@ -115,14 +113,27 @@ lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weight
     lychee_cuda_worker_free (w);
     return error->status;
   }
-  if (cublasCreate (&w->blas) != CUBLAS_STATUS_SUCCESS ||
-      cublasSetStream (w->blas, w->stream) != CUBLAS_STATUS_SUCCESS ||
-      cublasSetWorkspace (w->blas, w->workspace.data, BLAS_WORKSPACE) != CUBLAS_STATUS_SUCCESS) {
-    lychee_cuda_worker_free (w);
-    return lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "cuBLAS cannot be used on this device");
-  }
   *worker = w;
   return 0;
+}
+
+int
+lychee_cuda_need_blas (LycheeCudaWorker *w, LycheeCudaError *error)
+{
+  if (w->blas)
+    return 0;
+  if (lychee_cuda_need (w, &w->workspace, BLAS_WORKSPACE, false, error))
+    return error->status;
+  if (cublasCreate (&w->blas) != CUBLAS_STATUS_SUCCESS)
+    w->blas = nullptr;
+  /* In this order: setting the stream takes the workspace away. */
+  else if (cublasSetStream (w->blas, w->stream) == CUBLAS_STATUS_SUCCESS &&
+           cublasSetWorkspace (w->blas, w->workspace.data, BLAS_WORKSPACE) == CUBLAS_STATUS_SUCCESS)
+    return 0;
+  if (w->blas)
+    cublasDestroy (w->blas);
+  w->blas = nullptr;
+  return lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "cuBLAS cannot be used on this device");
 }
 
 int

@@ -6,7 +6,7 @@
 
 #include "lychee-cuda-private.h"
 
-#define LYCHEE_CUDA_N_GRAPHS 4
+#define LYCHEE_CUDA_N_GRAPHS 8
 
 /* Memory that grows to what passes need. */
 struct LycheeCudaBuffer {
@@ -17,8 +17,8 @@ struct LycheeCudaBuffer {
 
 /* What attention of a pass is like: also what tells one graph from another. */
 struct LycheeCudaPlan {
-  int n_tokens, output;
-  int sparse, sinks, budget, rest;
+  int n_tokens, n_sequences, output;
+  int sparse, sinks, budget, rest, chunks;
   float beam;
   int block_tokens, max_nodes, max_leaves;
   int n_splits, n_window_splits, n_sparse_splits, n_rest_splits;
@@ -31,8 +31,8 @@ struct LycheeCudaPlan {
 
 struct LycheeCudaGraph {
   LycheeCudaPlan plan;
-  cudaGraphExec_t exec;
-  unsigned long long last_used;
+  cudaGraphExec_t exec;         /* NULL: such a pass was run once, or the place is free */
+  unsigned long long last_used; /* 0: free */
 };
 
 struct LycheeCudaWorker {
@@ -42,6 +42,7 @@ struct LycheeCudaWorker {
   unsigned generation;
   unsigned long long n_runs;
   LycheeCudaGraph graphs[LYCHEE_CUDA_N_GRAPHS];
+  bool no_graphs; /* capturing one failed */
   /* Of the pass, on the device: */
   LycheeCudaBuffer control; /* what the host says: see Control */
   LycheeCudaBuffer x, normed, qkv, q, attended, gate_up, activated, y;
@@ -60,12 +61,14 @@ struct LycheeCudaWorker {
   LycheeCudaBuffer upkeep, placed, upkeep_host, placed_host;
   /* Where things are in the control block: */
   size_t sampling_at, ids_at, frequency_at, heads_at, history_at, pages_at, control_size;
-  int n_pages, n_history;
+  int n_pages, n_history; /* of a sequence, that there is room for */
 };
 
 /* Sees to it that @buffer has @size bytes. What was in it is lost when it grows. */
 int lychee_cuda_need (LycheeCudaWorker *worker, LycheeCudaBuffer *buffer, size_t size, bool host,
     LycheeCudaError *error);
+/* What passes need, and workers that only copy do not. */
+int lychee_cuda_need_blas (LycheeCudaWorker *worker, LycheeCudaError *error);
 /* The memory that depends on the number of tokens only. */
 int lychee_cuda_need_tokens (LycheeCudaWorker *worker, int n_tokens, LycheeCudaError *error);
 

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define LYCHEE_CUDA_ABI 2
+#define LYCHEE_CUDA_ABI 3
 
 typedef enum {
   LYCHEE_CUDA_OK,
@@ -61,9 +61,31 @@ typedef struct {
   uint16_t count, first; /* of its rows */
 } LycheeCudaLeaf;
 
+/* A unit of an index with granularity chunk (lychee-index-chunks-private.h), a record likewise:
+ *   LycheeCudaUnit; int8_t code[head_dim]; int8_t base[head_dim];
+ *   LycheeCudaCluster cluster[n_clusters]; uint8_t cluster_code[n_clusters][head_dim / 2];
+ *   LycheeCudaItem item[n_items], cluster by cluster */
+typedef struct {
+  float scale, radius, base_scale;
+  uint32_t n_clusters, n_items;
+  uint32_t padding[3];
+} LycheeCudaUnit;
+
+typedef struct {
+  float scale, radius;
+  uint32_t n_rows;
+  uint16_t n_items, first_item;
+} LycheeCudaCluster;
+
+typedef struct {
+  uint32_t first, n_rows;
+} LycheeCudaItem;
+
 /* The index of a layer and KV head. */
 typedef struct {
-  const LycheeCudaNode *const *nodes; /* [n_nodes], all in device memory */
+  /* [n_nodes], all in device memory; with granularity chunk they are LycheeCudaUnits, and behind
+   * them is uint32_t first[n_nodes + 1], the number of each one's first cluster and of all. */
+  const LycheeCudaNode *const *nodes;
   int n_nodes;
   int begin, end; /* rows that it holds */
   int padding;
@@ -74,7 +96,8 @@ typedef struct {
   int node, leaf; /* -1: nowhere */
 } LycheeCudaPlace;
 
-#define LYCHEE_CUDA_MAX_TOKENS 512 /* of a pass */
+#define LYCHEE_CUDA_MAX_TOKENS 512   /* of a pass */
+#define LYCHEE_CUDA_MAX_SEQUENCES 16 /* the same */
 
 typedef struct {
   int n_layers, n_embd, n_ff, n_heads, n_kv_heads, head_dim, n_vocab;
@@ -144,39 +167,55 @@ typedef struct {
  * [n_kv_heads]. Returns 0, or not 0 to give up the pass. */
 typedef int (*LycheeCudaIndexFunc) (void *data, int layer, LycheeCudaHead *heads);
 
+/* What a pass goes on with. */
+typedef struct {
+  int first;          /* row of its first token of the pass */
+  int head, skip;     /* rows head .. head + skip - 1 were forgotten */
+  int origin;         /* position of row 0 */
+  void *const *pages; /* [n_pages] device memory, which has room for the tokens */
+  int n_pages;
+  const LycheeCudaHead *heads; /* [n_layers][n_kv_heads], if the pass is sparse and has no @index */
+  const LycheeCudaSampling *sampling; /* for OUTPUT_CHOSEN */
+  const int *history;                 /* [n_history] of it */
+} LycheeCudaSequence;
+
 typedef struct {
   const int *ids;
   int n_tokens;
-  int first;      /* row of the first one */
-  int head, skip; /* rows head .. head + skip - 1 were forgotten */
-  int origin;     /* position of row 0 */
+  /* One, or as many as there are tokens, each of which is then the next one of a sequence of its
+   * own: weights are read once for all of them. There is no @index, @weigh or audit then, and every
+   * token is the last one of its sequence. */
+  int n_sequences;
+  const LycheeCudaSequence *sequences;
   LycheeCudaOutput output;
   /* Rotary embedding of global and of local layers: [n_rot / 2 + 1] angles per position, and last
    * what cosine and sine are multiplied by. */
   const double *frequency[2];
-  void *const *pages; /* [n_pages] device memory, which has room for the tokens */
-  int n_pages;
   /* Sparse attention; sparse 0: dense. */
   int sparse;
   int sinks, budget;
   float beam;
   int rest;
-  const LycheeCudaHead *heads; /* [n_layers][n_kv_heads], if all are up to date; else NULL, and */
-  LycheeCudaIndexFunc index;   /* this is asked, layer by layer */
+  int chunks;                /* indexes are of granularity chunk: without @rest */
+  LycheeCudaIndexFunc index; /* (nullable): asked layer by layer, if not all is up to date */
   void *index_data;
-  int max_nodes, max_node_rows;       /* of all heads */
-  const LycheeCudaSampling *sampling; /* for OUTPUT_CHOSEN */
-  const int *history;                 /* [n_history] of it */
-  int weigh;                          /* attention is added up: see worker_set_weights () */
-  int audit_layer;                    /* answered densely too; -1: none */
+  int max_nodes;     /* of all heads, */
+  int max_node_rows; /* rows of a node, */
+  int max_clusters;  /* and clusters */
+  int weigh;         /* attention is added up: see worker_set_weights () */
+  int audit_layer;   /* answered densely too; -1: none */
 } LycheeCudaPass;
 
 typedef struct {
+  unsigned long long nodes_scored, rows_read, rows_estimated, nothing;
+} LycheeCudaCounters;
+
+typedef struct {
   const float *logits;  /* [rows of the output][n_vocab], NULL for OUTPUT_NONE and _CHOSEN */
-  int chosen;           /* -1: no logit is a number */
+  const int *chosen;    /* [n_sequences] -1: no logit is a number; NULL but for OUTPUT_CHOSEN */
   const uint16_t *rows; /* [n_layers][K, V][n_kv_heads][n_tokens][head_dim] what was computed */
-  unsigned long long nodes_scored, rows_read, rows_estimated;
-  int audited; /* whether these are there: means over all heads */
+  const LycheeCudaCounters *counters; /* [n_sequences] */
+  int audited;                        /* whether these are there: means over all heads */
   double missed_mass, error;
 } LycheeCudaResult; /* valid until the worker's next pass */
 

@@ -8,11 +8,15 @@
 
 #include <time.h>
 
+#include <memory>
+
 #include "cuda-index.h"
-#include "lychee-cuda.h"
+#include "cuda-model.h"
 
 using test::Array;
 using test::Index;
+using test::Model;
+using test::Pages;
 using test::Random;
 
 static bool small;
@@ -26,35 +30,37 @@ now_ms ()
   return (double) t.tv_sec * 1e3 + (double) t.tv_nsec / 1e6;
 }
 
-static void
-must_api (int status, const LycheeCudaError &error)
-{
-  if (status) {
-    fprintf (stderr, "gpu-bench: %s\n", error.message);
-    exit (1);
-  }
-}
-
-/* Microseconds of @what (i), the mean of @n after a few to warm up. */
+/* Microseconds of @what (i, stream), the mean of @n after a few to warm up. As a graph, as they are
+ * launched when a token is decoded: from the host, short kernels would wait for their launches. */
 template <typename What>
 static double
 measure (int n, What what)
 {
   cudaStream_t stream;
   cudaEvent_t begin, end;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
   float ms;
 
   test::must (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking), "stream");
-  cudaEventCreate (&begin);
-  cudaEventCreate (&end);
+  test::must (cudaEventCreate (&begin), "event");
+  test::must (cudaEventCreate (&end), "event");
   for (int i = 0; i < 3; i++)
     what (i, stream);
-  cudaEventRecord (begin, stream);
+  test::must (cudaStreamSynchronize (stream), "kernels");
+  test::must (cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal), "capture");
   for (int i = 0; i < n; i++)
     what (i, stream);
-  cudaEventRecord (end, stream);
+  test::must (cudaStreamEndCapture (stream, &graph), "capture");
+  test::must (cudaGraphInstantiate (&exec, graph, 0), "graph");
+  test::must (cudaGraphLaunch (exec, stream), "graph");
+  test::must (cudaEventRecord (begin, stream), "event");
+  test::must (cudaGraphLaunch (exec, stream), "graph");
+  test::must (cudaEventRecord (end, stream), "event");
   test::must (cudaEventSynchronize (end), "measurement");
-  cudaEventElapsedTime (&ms, begin, end);
+  test::must (cudaEventElapsedTime (&ms, begin, end), "measurement");
+  cudaGraphExecDestroy (exec);
+  cudaGraphDestroy (graph);
   cudaEventDestroy (begin);
   cudaEventDestroy (end);
   cudaStreamDestroy (stream);
@@ -76,49 +82,57 @@ measure_bandwidth ()
 
 static const int head_dim = 128;
 
-/* Pages of @n_layers layers, all with the same random numbers. */
-struct Pages {
-  std::vector<void *> memory;
-  Array<const void *> *table;
+/* Copies of an index for the heads of a model, which have one each: more than a cache holds. */
+struct Indexes {
+  std::vector<void *> arenas;
+  std::vector<std::unique_ptr<Array<const LycheeCudaNode *> > > lists;
+  LycheeCudaHead head;
 
-  Pages (Random &random, int n_tokens, int n_layers, int kv_heads)
+  Indexes (const Index &index, int n)
   {
-    size_t layer = (size_t) kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * head_dim;
-    std::vector<float> values = random.normals (layer);
-    Array<uint16_t> one (test::to_bits (false, values));
-    std::vector<const void *> addresses;
+    size_t size = 0;
 
-    for (int at = 0; at < n_tokens; at += LYCHEE_CUDA_PAGE_TOKENS) {
-      void *page;
+    head = LycheeCudaHead{ nullptr, (int) index.nodes.size (), index.begin, index.end, 0 };
+    for (const Array<uint8_t> *record : index.records)
+      size += (record->n + 255) / 256 * 256;
+    for (int i = 0; i < n; i++) {
+      std::vector<const LycheeCudaNode *> addresses;
+      void *arena;
+      char *to;
 
-      test::must (cudaMalloc (&page, layer * 2 * (size_t) n_layers), "pages");
-      for (int i = 0; i < n_layers; i++)
-        test::must (cudaMemcpy (static_cast<uint16_t *> (page) + (size_t) i * layer, one.data,
-                        layer * 2, cudaMemcpyDeviceToDevice),
-            "pages");
-      memory.push_back (page);
-      addresses.push_back (page);
+      test::must (cudaMalloc (&arena, size), "indexes");
+      to = static_cast<char *> (arena);
+      for (const Array<uint8_t> *record : index.records) {
+        test::must (cudaMemcpy (to, record->data, record->n, cudaMemcpyDeviceToDevice), "indexes");
+        addresses.push_back (reinterpret_cast<const LycheeCudaNode *> (to));
+        to += (record->n + 255) / 256 * 256;
+      }
+      arenas.push_back (arena);
+      lists.emplace_back (new Array<const LycheeCudaNode *> (addresses));
     }
-    table = new Array<const void *> (addresses);
+    test::must (cudaDeviceSynchronize (), "indexes");
   }
-  Pages (const Pages &) = delete;
-  Pages &operator= (const Pages &) = delete;
-  ~Pages ()
+  Indexes (const Indexes &) = delete;
+  Indexes &operator= (const Indexes &) = delete;
+  ~Indexes ()
   {
-    for (void *page : memory)
-      cudaFree (page);
-    delete table;
+    for (void *arena : arenas)
+      cudaFree (arena);
+  }
+  LycheeCudaHead
+  get (size_t i) const
+  {
+    LycheeCudaHead own = head;
+
+    own.nodes = lists[i % lists.size ()]->data;
+    return own;
   }
 };
 
 static const int sinks = 16, window = 64, budget = 1024;
 
-struct Attention {
-  double dense_us, search_us, sparse_us;
-};
-
 /* A layer's attention of @batch sequences of @n tokens: to the kernels so many more heads. */
-static Attention
+static void
 bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &device)
 {
   const int kv_heads = batch * (small ? 2 : 8), heads = kv_heads * 4, total = heads;
@@ -129,7 +143,9 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
   int n_layers = small ? 2 : (int) fmax (2, fmin (32, 4e9 / layer_bytes));
   int resident = lychee_cuda_attend_blocks (head_dim, device.sharedMemPerMultiprocessor);
   int own_budget = small ? 200 : budget, iterations = small ? 1 : 50;
-  Pages pages (random, n, n_layers, kv_heads);
+  Pages pages (random, n, n_layers, kv_heads, head_dim);
+  Array<const void *> page_table (
+      std::vector<const void *> (pages.memory.begin (), pages.memory.end ()));
   Index index (random, head_dim, sinks, n - window, 224, 36);
   int max_nodes = (int) index.nodes.size (), max_leaves = 0;
 
@@ -137,8 +153,12 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
     max_leaves += (int) node.leaves.size ();
   Array<float> q (random.normals ((size_t) heads * head_dim));
   Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { n - 1, 1, 0, 0, 0 } });
-  Array<LycheeCudaHead> head_array (std::vector<LycheeCudaHead> (
-      (size_t) kv_heads, LycheeCudaHead{ index.list->data, max_nodes, sinks, n - window, 0 }));
+  Indexes indexes (index, small ? 3 : 256);
+  const int index_layers = std::max (2, 256 / kv_heads);
+  std::vector<LycheeCudaHead> all_heads;
+  for (int i = 0; i < index_layers * kv_heads; i++)
+    all_heads.push_back (indexes.get ((size_t) i));
+  Array<LycheeCudaHead> head_array (all_heads);
   /* As kernels/cuda/lychee-cuda-pass.cu plans it. */
   int room = std::max (1, device.multiProcessorCount * resident / kv_heads);
   int splits = small ? 2 : std::min (room, (n + 255) / 256);
@@ -170,7 +190,7 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
   attend.scale = search.scale;
   attend.q = q.data;
   attend.step = step.data;
-  attend.pages = pages.table->data;
+  attend.pages = page_table.data;
   attend.n_splits = splits;
   attend.m = m.data;
   attend.l = l.data;
@@ -196,11 +216,13 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
     test::must (lychee_cuda_attend (&attend, stream), "attend");
     merge (attend.n_splits, stream);
   });
-  double search_us = measure (iterations, [&] (int, cudaStream_t stream) {
+  double search_us = measure (iterations, [&] (int i, cudaStream_t stream) {
+    search.heads = head_array.data + i % index_layers * kv_heads;
     test::must (lychee_cuda_search (&search, stream), "search");
   });
   double sparse_us = measure (iterations, [&] (int i, cudaStream_t stream) {
     sparse.layer_offset = (size_t) (i % n_layers) * layer;
+    sparse.heads = search.heads = head_array.data + i % index_layers * kv_heads;
     test::must (lychee_cuda_search (&search, stream), "search");
     test::must (lychee_cuda_attend (&sparse, stream), "attend");
     merge (sparse_splits + rest_splits, stream);
@@ -215,161 +237,106 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
   fflush (stdout);
   fprintf (stderr, "%6d %8d %9.1f %9.1f %9.1f %9.2f %19.0f%%\n", batch, n, dense_us, search_us,
       sparse_us, dense_us / sparse_us, 100 * bytes / dense_us / 1e3 / bandwidth);
-  return { dense_us, search_us, sparse_us };
 }
 
-/* Tokens of a whole model, decoded one by one; and, put together from parts that are measured, of a
- * batch of sequences, of which the backend computes one at a time yet: @parts is a layer's
- * attention of @batch sequences of @batch_tokens tokens. */
-static void
-bench_model (const LycheeCudaApi *api, const std::vector<int> &lengths, int batch, int batch_tokens,
-    const Attention &parts)
+/* Milliseconds that a token of each of @batch sequences of @n tokens takes, decoded in one pass. */
+static double
+bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages,
+    const Indexes &indexes, int n, int batch, bool sparse)
 {
-  LycheeCudaHparams h = {};
+  const LycheeCudaHparams &h = model.h;
+  size_t n_heads = (size_t) h.n_layers * h.n_kv_heads;
+  std::vector<LycheeCudaHead> heads;
+  std::vector<LycheeCudaSequence> sequences ((size_t) batch);
+  std::vector<LycheeCudaSampling> sampling ((size_t) batch);
+  std::vector<int> ids ((size_t) batch, 1);
   LycheeCudaError error = {};
-  LycheeCudaDevice *device;
-  LycheeCudaModel *model;
-  LycheeCudaWorker *worker;
-  unsigned char present[LYCHEE_CUDA_N_TENSORS] = {};
-  std::vector<double> frequency ((size_t) head_dim / 2 + 1, 1);
+  LycheeCudaResult result;
+  LycheeCudaPass pass = {};
+  int tokens = small ? 2 : 24;
+  double begun = 0;
+
+  for (size_t i = 0; i < n_heads * (size_t) batch; i++)
+    heads.push_back (indexes.get (i));
+  for (size_t i = 0; i < (size_t) batch; i++) {
+    sampling[i] = LycheeCudaSampling{ 1, 0, 1, 0, 0, 1, 1, 0 }; /* greedy */
+    sequences[i] = LycheeCudaSequence{ n, 0, 0, 0, pages[i]->memory.data (),
+      (int) pages[i]->memory.size (), &heads[i * n_heads], &sampling[i], nullptr };
+  }
+  pass.ids = ids.data ();
+  pass.n_tokens = pass.n_sequences = batch;
+  pass.sequences = sequences.data ();
+  pass.output = LYCHEE_CUDA_OUTPUT_CHOSEN;
+  pass.frequency[0] = pass.frequency[1] = model.frequency.data ();
+  pass.sparse = sparse;
+  pass.sinks = sinks;
+  pass.budget = small ? 200 : budget;
+  pass.rest = 1;
+  pass.max_nodes = indexes.head.n_nodes;
+  pass.max_node_rows = 288;
+  pass.audit_layer = -1;
+  for (int t = -3; t < tokens; t++) { /* as it is, captured, from the graph */
+    for (LycheeCudaSequence &s : sequences)
+      s.first = n + t + 3;
+    if (t == 0)
+      begun = now_ms ();
+    test::must_api (model.api->worker_run (model.worker, &pass, &result, &error), error);
+    for (size_t i = 0; i < (size_t) batch; i++)
+      ids[i] = result.chosen[i] < 0 ? 1 : result.chosen[i];
+  }
+  return (now_ms () - begun) / tokens;
+}
+
+/* Tokens of a whole model: one sequence of each length, and several of one length in one pass. */
+static void
+bench_model (const std::vector<int> &lengths, const std::vector<int> &batches, int batch_tokens)
+{
   Random random (2);
   double begun = now_ms ();
+  Model model (random, small ? 2 : 32, small ? 64 : 4096, small ? 96 : 14336, small ? 4 : 32,
+      small ? 2 : 8, head_dim, small ? 300 : 128256);
+  const LycheeCudaHparams &h = model.h;
+  std::vector<std::pair<int, int> > cases;
 
-  h.n_layers = small ? 2 : 32;
-  h.n_embd = small ? 64 : 4096;
-  h.n_ff = small ? 96 : 14336;
-  h.n_heads = small ? 4 : 32;
-  h.n_kv_heads = small ? 2 : 8;
-  h.head_dim = head_dim;
-  h.n_vocab = small ? 300 : 128256;
-  h.type = LYCHEE_CUDA_F16;
-  h.norm_eps = 1e-5f;
-  h.embedding_scale = h.residual_scale = h.logit_scale = 1;
-  h.attention_scale = 1 / sqrtf (head_dim);
-  h.n_rot = head_dim;
-  for (int i = 0; i < head_dim / 2; i++)
-    frequency[(size_t) i] = pow (500000, -2.0 * i / head_dim);
-  present[LYCHEE_CUDA_ATTN_NORM] = present[LYCHEE_CUDA_FFN_NORM] = 1;
-  present[LYCHEE_CUDA_OUTPUT_NORM] = 1;
-  must_api (api->open (0, &device, &error), error);
-  must_api (api->model_new (device, &h, present, &model, &error), error);
-  size_t embd = (size_t) h.n_embd, ff = (size_t) h.n_ff, kv = (size_t) h.n_kv_heads * head_dim;
-  size_t nq = (size_t) h.n_heads * head_dim, vocab = (size_t) h.n_vocab;
-  std::vector<float> values = random.normals (1 << 20, 0.02f), ones (embd, 1);
-  auto fill = [&] (int layer, LycheeCudaTensor tensor, size_t n) {
-    for (size_t at = 0; at < n; at += values.size ())
-      must_api (api->model_set (model, layer, tensor, at, std::min (values.size (), n - at),
-                    values.data (), &error),
-          error);
-  };
-  fill (0, LYCHEE_CUDA_EMBEDDING, vocab * embd);
-  fill (0, LYCHEE_CUDA_OUTPUT, vocab * embd);
-  must_api (
-      api->model_set (model, 0, LYCHEE_CUDA_OUTPUT_NORM, 0, embd, ones.data (), &error), error);
-  for (int i = 0; i < h.n_layers; i++) {
-    fill (i, LYCHEE_CUDA_Q, nq * embd);
-    fill (i, LYCHEE_CUDA_K, kv * embd);
-    fill (i, LYCHEE_CUDA_V, kv * embd);
-    fill (i, LYCHEE_CUDA_O, nq * embd);
-    fill (i, LYCHEE_CUDA_GATE, ff * embd);
-    fill (i, LYCHEE_CUDA_UP, ff * embd);
-    fill (i, LYCHEE_CUDA_DOWN, ff * embd);
-    must_api (
-        api->model_set (model, i, LYCHEE_CUDA_ATTN_NORM, 0, embd, ones.data (), &error), error);
-    must_api (
-        api->model_set (model, i, LYCHEE_CUDA_FFN_NORM, 0, embd, ones.data (), &error), error);
-  }
-  /* As lib/lychee-sampler.c has it, nearly. */
-  std::vector<unsigned long long> weights (LYCHEE_TABLE_SIZE);
-  for (int i = 0; i < LYCHEE_TABLE_SIZE; i++)
-    weights[(size_t) i] = (unsigned long long) ldexp (
-        exp2 (-i / (double) (LYCHEE_TABLE_SIZE - 1)), LYCHEE_WEIGHT_BITS);
-  must_api (api->worker_new (model, weights.data (), &worker, &error), error);
   printf ("{\"what\": \"load\", \"model_gb\": %.2f, \"load_ms\": %.0f}\n",
-      (double) api->model_get_bytes (model) / 1e9, now_ms () - begun);
+      (double) model.api->model_get_bytes (model.model) / 1e9, now_ms () - begun);
   fprintf (stderr,
-      "a model of %.1f GB with random weights; milliseconds a token\n%15s %9s %9s %9s\n",
-      (double) api->model_get_bytes (model) / 1e9, "tokens", "dense", "sparse", "speed-up");
-  for (size_t i = 0; i < lengths.size (); i++) {
-    int n = lengths[i], tokens = small ? 2 : 24, own_budget = small ? 200 : budget;
+      "a model of %.1f GB with random weights; milliseconds for a token of each sequence\n"
+      "%9s %9s %9s %9s %9s\n",
+      (double) model.api->model_get_bytes (model.model) / 1e9, "sequences", "tokens", "dense",
+      "sparse", "speed-up");
+  for (int n : lengths)
+    cases.push_back ({ 1, n });
+  for (int batch : batches)
+    cases.push_back ({ batch, batch_tokens });
+  for (auto &c : cases) {
+    int batch = c.first, n = c.second;
+    std::vector<std::unique_ptr<Pages> > pages;
     size_t free_memory, all;
-    double wanted = (double) (n + 256) * h.n_layers * (double) kv * 4;
+    double wanted = (double) batch * (n + 512) * h.n_layers * h.n_kv_heads * head_dim * 4.0, ms[2];
 
-    must_api (api->get_memory (device, &free_memory, &all, &error), error);
-    if (wanted > (double) free_memory * 0.95)
-      break;
-    Pages pages (random, n + tokens + 8, h.n_layers, h.n_kv_heads);
+    test::must_api (
+        model.api->get_memory (model.device, &free_memory, &all, &model.error), model.error);
+    if (wanted + 2e9 > (double) free_memory && !small) {
+      printf ("{\"what\": \"left out\", \"batch\": %d, \"tokens\": %d, \"gb\": %.0f, "
+              "\"free_gb\": %.0f}\n",
+          batch, n, wanted / 1e9, (double) free_memory / 1e9);
+      fprintf (stderr, "%9d %9d: left out, it takes %.0f GB and %.0f are free\n", batch, n,
+          wanted / 1e9, (double) free_memory / 1e9);
+      continue;
+    }
+    for (int i = 0; i < batch; i++) /* of its own, so that no cache serves two of them */
+      pages.emplace_back (new Pages (random, n + 64, h.n_layers, h.n_kv_heads, head_dim));
     Index index (random, head_dim, sinks, n - window, 224, 36);
-    std::vector<LycheeCudaHead> heads ((size_t) h.n_layers * h.n_kv_heads,
-        LycheeCudaHead{ index.list->data, (int) index.nodes.size (), sinks, n - window, 0 });
-    double ms[2];
-    for (int sparse = 0; sparse < 2; sparse++) {
-      LycheeCudaPass pass = {};
-      LycheeCudaResult result;
-      int id = 1;
-
-      pass.ids = &id;
-      pass.n_tokens = 1;
-      pass.output = LYCHEE_CUDA_OUTPUT_LAST;
-      pass.frequency[0] = frequency.data ();
-      pass.pages = pages.memory.data ();
-      pass.n_pages = (int) pages.memory.size ();
-      pass.sparse = sparse;
-      pass.sinks = sinks;
-      pass.budget = own_budget;
-      pass.rest = 1;
-      pass.heads = sparse ? heads.data () : nullptr;
-      pass.max_nodes = (int) index.nodes.size ();
-      pass.max_node_rows = 288;
-      pass.audit_layer = -1;
-      for (int t = -2; t < tokens; t++) {
-        pass.first = n + t + 2;
-        if (t == 0)
-          ms[sparse] = now_ms ();
-        must_api (api->worker_run (worker, &pass, &result, &error), error);
-        id = (id + 7) % h.n_vocab;
-      }
-      ms[sparse] = (now_ms () - ms[sparse]) / tokens;
-    }
-    printf ("{\"what\": \"model\", \"tokens\": %d, \"dense_ms\": %.3f, \"sparse_ms\": %.3f, "
-            "\"speedup\": %.2f}\n",
-        n, ms[0], ms[1], ms[0] / ms[1]);
+    Indexes indexes (index, small ? 3 : 256);
+    for (int sparse = 0; sparse < 2; sparse++)
+      ms[sparse] = bench_tokens (model, pages, indexes, n, batch, sparse);
+    printf ("{\"what\": \"model\", \"batch\": %d, \"tokens\": %d, \"dense_ms\": %.3f, "
+            "\"sparse_ms\": %.3f, \"speedup\": %.2f}\n",
+        batch, n, ms[0], ms[1], ms[0] / ms[1]);
     fflush (stdout);
-    fprintf (stderr, "%15d %9.3f %9.3f %9.2f\n", n, ms[0], ms[1], ms[0] / ms[1]);
+    fprintf (stderr, "%9d %9d %9.3f %9.3f %9.2f\n", batch, n, ms[0], ms[1], ms[0] / ms[1]);
   }
-  /* Everything but attention: the products of as many tokens, which see next to nothing. */
-  {
-    Pages pages (random, 256, h.n_layers, h.n_kv_heads);
-    std::vector<int> ids ((size_t) batch, 1);
-    int turns = small ? 1 : 20;
-    LycheeCudaPass pass = {};
-    LycheeCudaResult result;
-    double ms = 0;
-
-    pass.ids = ids.data ();
-    pass.n_tokens = batch;
-    pass.output = LYCHEE_CUDA_OUTPUT_ALL;
-    pass.frequency[0] = frequency.data ();
-    pass.pages = pages.memory.data ();
-    pass.n_pages = (int) pages.memory.size ();
-    pass.audit_layer = -1;
-    for (int t = -1; t < turns; t++) {
-      if (t == 0)
-        ms = now_ms ();
-      must_api (api->worker_run (worker, &pass, &result, &error), error);
-    }
-    ms = (now_ms () - ms) / turns;
-    double dense = ms + h.n_layers * parts.dense_us / 1e3;
-    double sparse = ms + h.n_layers * parts.sparse_us / 1e3;
-    printf ("{\"what\": \"batch\", \"batch\": %d, \"tokens\": %d, \"rest_ms\": %.3f, "
-            "\"dense_ms\": %.3f, \"sparse_ms\": %.3f, \"speedup\": %.2f}\n",
-        batch, batch_tokens, ms, dense, sparse, dense / sparse);
-    fprintf (stderr, "%d sequences of %d tokens, from parts: %.3f dense, %.3f sparse, %.2f times\n",
-        batch, batch_tokens, dense, sparse, dense / sparse);
-  }
-  api->worker_free (worker);
-  api->model_free (model);
-  api->close (device);
 }
 
 int
@@ -377,17 +344,18 @@ main (int argc, char **argv)
 {
   cudaDeviceProp properties;
   double bandwidth;
-  Attention parts;
 
   small = argc > 1 && strcmp (argv[1], "--small") == 0;
   std::vector<int> lengths =
       small ? std::vector<int>{ 300, 600 }
             : std::vector<int>{ 2048, 4096, 8192, 16384, 32768, 65536, 131072 };
-  const int batch = small ? 2 : 16, batch_tokens = small ? 300 : 65536;
+  std::vector<int> batches = small ? std::vector<int>{ 2 } : std::vector<int>{ 4, 8 };
+  const int batch_tokens = small ? 300 : 65536;
   test::must (cudaGetDeviceProperties (&properties, 0), "the device");
   bandwidth = measure_bandwidth ();
   printf ("{\"what\": \"device\", \"name\": \"%s\", \"bandwidth_gb_s\": %.0f}\n", properties.name,
       bandwidth);
+  fflush (stdout);
   fprintf (stderr, "%s: %.0f GB/s (a copy, reading and writing)\n", properties.name, bandwidth);
   fprintf (stderr,
       "attention of a layer, 32 heads, 8 KV heads, 128 dimensions; microseconds\n"
@@ -395,7 +363,9 @@ main (int argc, char **argv)
       "batch", "tokens", "dense", "search", "sparse", "speed-up", "dense, of bandwidth");
   for (int n : lengths)
     bench_attention (n, 1, bandwidth, properties);
-  parts = bench_attention (batch_tokens, batch, bandwidth, properties);
-  bench_model (lychee_cuda_get_api (), lengths, batch, batch_tokens, parts);
+  for (int batch : batches)
+    bench_attention (batch_tokens, batch, bandwidth, properties);
+  bench_attention (batch_tokens, small ? 2 : 16, bandwidth, properties);
+  bench_model (lengths, batches, batch_tokens);
   return 0;
 }

@@ -330,7 +330,8 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
         x = 0;
         for (int d = 0; d < index.dim; d++)
           x += (double) queries[q][d] * queries[q][d];
-        leaf_rank[q].push_back (leaf_z[q].back () + LYCHEE_LEAF_SPREADS * scale * sqrt (x) * leaf.spread);
+        leaf_rank[q].push_back (
+            leaf_z[q].back () + LYCHEE_LEAF_SPREADS * scale * sqrt (x) * leaf.spread);
       }
     }
   found.scored += leaves.size ();

@@ -290,6 +290,16 @@ test_faults ()
   test::result ("vectors that are not aligned");
   CHECK (dies ([&] { cudaFree (to.data + 1); }));
   test::result ("memory that is freed and is none");
+  for (int captures : { 0, 1 })
+    CHECK (dies ([&] {
+      cudaStream_t stream;
+
+      cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+      if (captures)
+        cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
+      cudaDeviceSynchronize ();
+    }) == (captures > 0));
+  test::result ("a device that is waited for while a stream captures");
 }
 
 int

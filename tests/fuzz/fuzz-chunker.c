@@ -78,6 +78,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
         lychee_chunker_get_n_open (chunker), <=, lookahead + max + MIN (min, max) + 16 + 9);
     if (what == 0xC0)
       lychee_chunker_drain (chunker, chunks);
+    if (what >> 4 == 0xB)
+      lychee_chunker_hasten (chunker, (what & 15) * 4, chunks);
     check_chunks (chunks, max, &next);
   }
   lychee_chunker_drain (chunker, chunks);

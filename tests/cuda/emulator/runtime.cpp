@@ -115,17 +115,29 @@ cudaMalloc (void **memory, size_t size)
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-cudaError_t
-cudaDeviceSynchronize (void)
+/* Waits for all streams, but those that capture; returns whether there are any of these. */
+static bool
+finish_all (void)
 {
   std::lock_guard<std::mutex> guard (streams_lock);
+  bool capturing = false;
 
   for (LycheeEmulatorStream *stream : streams) {
     std::lock_guard<std::recursive_mutex> inner (stream->lock);
 
+    capturing |= stream->capturing != nullptr;
     if (!stream->capturing)
       finish (stream);
   }
+  return capturing;
+}
+
+cudaError_t
+cudaDeviceSynchronize (void)
+{
+  /* A device would fail, and end the capture of whoever captures. */
+  if (finish_all ())
+    fault ("the device is waited for while a stream captures");
   return cudaSuccess;
 }
 
@@ -134,7 +146,7 @@ cudaFree (void *memory)
 {
   if (!memory)
     return cudaSuccess;
-  cudaDeviceSynchronize ();
+  finish_all ();
   device_free (memory);
   return cudaSuccess;
 }
@@ -220,7 +232,7 @@ cudaStreamSynchronize (cudaStream_t stream)
 cudaError_t
 cudaStreamBeginCapture (cudaStream_t stream, cudaStreamCaptureMode mode)
 {
-  if (stream->capturing)
+  if (stream->capturing || getenv ("LYCHEE_EMULATED_NO_CAPTURE"))
     return cudaErrorInvalidValue;
   stream->capturing = new LycheeEmulatorGraph ();
   return cudaSuccess;
