@@ -83,7 +83,7 @@ gboolean lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows,
     guint n, const LycheeIndexPlaces *places, GError **error);
 
 /* Shows the index a query that was asked at @row, [head_dim], one for every
- * LYCHEE_INDEX_QUERY_STEP rows: of late ones it keeps 16, and sorts rows into groups which these
+ * LYCHEE_INDEX_QUERY_STEP rows: of late ones it keeps 6, and sorts rows into groups which these
  * tell apart as little as possible. Has no effect before the first row is appended, nor with
  * granularity chunk. No append, copy or write may run meanwhile; searches may, and other queries
  * may be shown. */
