@@ -203,7 +203,7 @@ queue_reading (LycheeSession *session, GTask *task, Reading *reading)
  * @question: what to ask about the transcript; it may be changed afterwards
  * @func: (nullable) (scope notified) (closure func_data) (destroy func_destroy): called with each
  *   piece of the answer
- * @func_data: for @func
+ * @func_data: for @func; in Python a tuple of more arguments, `()` for none
  * @func_destroy: (nullable): frees @func_data
  * @cancellable: (nullable): a cancellable
  * @callback: (nullable) (scope async) (closure user_data): called when the answer is complete

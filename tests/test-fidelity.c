@@ -139,6 +139,30 @@ test_dense (Fixture *fixture, gconstpointer user_data)
   g_assert_cmpfloat_with_epsilon (get (row, "perplexity"), get (row, "dense_perplexity"), 1e-3);
 }
 
+/* A cache of 8-bit blocks is nearly a cache of half floats. */
+static void
+test_q8_0 (Fixture *fixture, gconstpointer user_data)
+{
+  g_autofree char *usual = fixture->model, *errors = NULL;
+  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  g_auto (GStrv) none = NULL, lines = NULL;
+  const char *row;
+  int status;
+
+  none = run (fixture, "--policies q8_0", &status, &errors);
+  g_assert_cmpint (status, !=, 0);
+  g_assert_nonnull (strstr (errors, "multiple of 32 dimensions"));
+  tiny.head_dim = 32;
+  fixture->model = lychee_tiny_model_write (&tiny, fixture->dir, "q8_0.gguf");
+  lines = run_well (fixture, "--policies q8_0");
+  row = find (lines, "q8_0", N_TOKENS + N_QUERIES);
+  g_assert_cmpfloat (get (row, "mass"), >, 1 - 1e-6);
+  g_assert_cmpfloat (get (row, "error"), >, 1e-4);
+  g_assert_cmpfloat (get (row, "error"), <, 0.03);
+  g_assert_cmpfloat (get (row, "kl"), >, 0);
+  g_assert_cmpfloat (get (row, "kl"), <, 0.01);
+}
+
 /* Where all keys fit into the budget, every policy is dense. */
 static void
 test_fits (Fixture *fixture, gconstpointer user_data)
@@ -304,6 +328,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/fidelity/rows", Fixture, NULL, set_up, test_rows, tear_down);
   g_test_add ("/fidelity/dense", Fixture, NULL, set_up, test_dense, tear_down);
+  g_test_add ("/fidelity/q8_0", Fixture, NULL, set_up, test_q8_0, tear_down);
   g_test_add ("/fidelity/fits", Fixture, NULL, set_up, test_fits, tear_down);
   g_test_add ("/fidelity/perplexity", Fixture, NULL, set_up, test_perplexity, tear_down);
   g_test_add ("/fidelity/drift", Fixture, NULL, set_up, test_drift, tear_down);

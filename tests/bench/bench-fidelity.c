@@ -251,6 +251,8 @@ describe (void)
 
   for (const Policy *const *policy = policy_list (); *policy; policy++)
     g_string_append_printf (text, "  %-14s %s\n", (*policy)->name, (*policy)->summary);
+  g_string_append_printf (
+      text, "  %-14s %s (only where it is named)\n", policy_q8_0.name, policy_q8_0.summary);
   g_string_append (text,
       "\nA model reads the text's first tokens; then the text's next tokens are queries, "
       "one by one.\n"

@@ -105,6 +105,11 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
   f->n_kv_heads = lychee_model_get_n_kv_heads (f->model);
   f->group = lychee_model_get_n_heads (f->model) / f->n_kv_heads;
   f->head_dim = lychee_model_get_head_dim (f->model);
+  if (g_ptr_array_find (f->policies, &policy_q8_0, NULL) &&
+      !lychee_cache_has_form (f->head_dim, LYCHEE_ROW_Q8_0))
+    bench_fail (
+        "--policies: q8_0 needs heads of a multiple of 32 dimensions, and the model's have %u",
+        f->head_dim);
   choose_layers (f, layers);
   fidelity_cut (f, chunker);
   if (f->ids->len < f->n_tokens + f->n_queries)

@@ -20,7 +20,7 @@ policy_find (const char *name)
   for (const Policy *const *policy = policy_list (); *policy; policy++)
     if (g_str_equal ((*policy)->name, name))
       return *policy;
-  return NULL;
+  return g_str_equal (name, policy_q8_0.name) ? &policy_q8_0 : NULL;
 }
 
 /* State */
@@ -99,6 +99,23 @@ take_run (PolicyChoice *choice, guint begin, guint end)
     choice->rows[choice->n_rows++] = begin++;
 }
 
+/* Writes @n keys, and the values behind them, into @to as q8_0, and has @keys point there. */
+static void
+round_rows (const LycheeCpuKernels *from, const LycheeCpuKernels *q8_0, gsize value_offset, guint d,
+    guint n, const guint16 **keys, guint16 *to)
+{
+  gsize size = lychee_row_size (LYCHEE_ROW_Q8_0, d);
+  g_autofree float *row = g_new (float, d);
+
+  for (guint i = 0; i < n; i++, to += 2 * size) {
+    from->f16_to_f32 (keys[i], row, d);
+    q8_0->write_row (row, d, to);
+    from->f16_to_f32 (keys[i] + value_offset, row, d);
+    q8_0->write_row (row, d, to + size);
+    keys[i] = to;
+  }
+}
+
 void
 policy_state_answer (
     PolicyState *state, const PolicyQuery *query, float *output, PolicyChoice *choice)
@@ -111,6 +128,8 @@ policy_state_answer (
   g_autofree float *memory = g_new (float, (gsize) n *(d + 2));
   LycheeSoftmax softmax = { memory, memory + n, memory + 2 * n };
   g_autofree const guint16 **keys = NULL;
+  g_autofree guint16 *rounded = NULL;
+  gsize value_offset = query->rows->value_offset;
 
   choice->n_rows = choice->nodes_scored = 0;
   if (all) {
@@ -131,9 +150,16 @@ policy_state_answer (
   for (guint i = 0; i < choice->n_rows; i++)
     keys[i] = query->rows->pages[choice->rows[i] >> query->rows->page_shift] +
               (gsize) (choice->rows[i] & mask) * d;
+  if (state->policy->q8_0) {
+    const LycheeCpuKernels *q8_0 = lychee_cpu_kernels_for (kernels, LYCHEE_ROW_Q8_0);
+
+    rounded = g_new (guint16, 2 * lychee_row_size (LYCHEE_ROW_Q8_0, d) * choice->n_rows);
+    round_rows (kernels, q8_0, value_offset, d, choice->n_rows, keys, rounded);
+    value_offset = lychee_row_size (LYCHEE_ROW_Q8_0, d);
+    kernels = q8_0;
+  }
   lychee_softmax_init (&softmax, n, d);
-  kernels->attend_gather (
-      query->queries, keys, query->rows->value_offset, choice->n_rows, &softmax);
+  kernels->attend_gather (query->queries, keys, value_offset, choice->n_rows, &softmax);
   if (!all && state->policy->rest)
     state->policy->rest (state->data, query, &softmax);
   lychee_softmax_finish (&softmax, n, d, output);
@@ -213,6 +239,13 @@ const Policy policy_dense = {
   .name = "dense",
   .summary = "all keys",
   .whole = TRUE,
+};
+
+const Policy policy_q8_0 = {
+  .name = "q8_0",
+  .summary = "all keys, kept as cache-type=q8_0",
+  .whole = TRUE,
+  .q8_0 = TRUE,
 };
 
 /* Sinks and window only (Xiao et al. 2023, StreamingLLM): the newest rows. */

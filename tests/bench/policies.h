@@ -57,6 +57,7 @@ typedef struct {
   gconstpointer params; /* what @open is given */
   gboolean whole;       /* reads everything at any budget */
   gboolean exact;       /* looks at all keys' logits */
+  gboolean q8_0;        /* rows are as a cache of this type keeps them */
 
   /* What a policy keeps of one layer and KV head; NULL where it keeps nothing. */
   gpointer (*open) (const PolicySpec *spec, gconstpointer params);
@@ -83,7 +84,11 @@ extern const Policy policy_quest;
 extern const Policy policy_clusterkv;
 extern const Policy policy_chunk, policy_token, policy_token_drop;
 
-/* All of them; (array zero-terminated=1). */
+/* Everything, out of a cache-type=q8_0: not one of the list, since heads must be of a multiple of
+ * 32 dimensions for it. */
+extern const Policy policy_q8_0;
+
+/* All but that one; (array zero-terminated=1). */
 const Policy *const *policy_list (void);
 const Policy *policy_find (const char *name); /* NULL: there is none */
 
