@@ -195,7 +195,10 @@ observe (LycheeAttention *a, const Block *b, const float *q)
   guint token = step - 1 - first % step, number = (first + token) / step;
 
   G_STATIC_ASSERT (BLOCK_TOKENS <= LYCHEE_INDEX_QUERY_STEP);
-  if (token < b->n_tokens && lychee_cache_get_indexing (a->cache))
+  /* Threads must not put two into the same place: those that the pass itself replaces are left. */
+  if (token < b->n_tokens &&
+      a->first + a->n_tokens - (first + token) <= LYCHEE_QUERIES_SEEN * step &&
+      lychee_cache_get_indexing (a->cache))
     lychee_index_observe (lychee_cache_get_index (a->cache, b->layer, b->head), first + token,
         q + (gsize) (token * a->group + number % a->group) * a->head_dim);
 }

@@ -70,7 +70,6 @@ extern float lychee_log_counts[256], lychee_spreads[256];
 typedef struct _LycheeChunkIndex LycheeChunkIndex;
 
 /* Queries that the index has seen, each in the place that its row gives it. */
-#define LYCHEE_QUERIES_SEEN 6
 typedef struct {
   guint32 end[LYCHEE_QUERIES_SEEN]; /* row + 1; 0: none */
   guint16 q[];                      /* [LYCHEE_QUERIES_SEEN][head_dim], half floats */

@@ -88,6 +88,7 @@ gboolean lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows,
  * granularity chunk. No append, copy or write may run meanwhile; searches may, and other queries
  * may be shown. */
 #define LYCHEE_INDEX_QUERY_STEP 64
+#define LYCHEE_QUERIES_SEEN 6
 void lychee_index_observe (LycheeIndex *index, guint row, const float *q);
 
 /* Takes out all rows >= end (a seek back). */

@@ -175,7 +175,7 @@ run_case (const Case *c, const Stream *stream, guint n_threads, LycheeAttentionS
   lychee_attention_reset_stats (attention);
   pass (attention, cache, stream, c->n - c->n_last, c->n_last, n_threads, output);
   lychee_attention_get_stats (attention, stats);
-  check_seen (cache, stream, c->n - c->n_last);
+  check_seen (cache, stream, c->n);
   lychee_attention_free (attention);
   return output;
 }
