@@ -4,8 +4,10 @@
 
     plot.py decode DECODE.jsonl [--peer NAME=DEPTHS.csv ...] > decode.svg
     plot.py fidelity FIDELITY.jsonl > fidelity.svg
+    plot.py positions PACKED.jsonl --peer NAME=OTHER.jsonl ... > positions.svg
 
-A peer's file has lines `depth,tokens_per_second`.
+A peer's file has lines `depth,tokens_per_second`; with positions it is as the first one, what
+lychee-bench perplexity printed.
 """
 import argparse
 import json
@@ -25,7 +27,8 @@ def read_json(path):
 def ticks(low, high, logarithmic):
     """Round numbers that cover the range."""
     if logarithmic:
-        first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
+        first = math.floor(math.log2(low))
+        last = max(math.ceil(math.log2(high)), first + 1)  # a single value is a range, too
         step = max(1, (last - first) // 7)
         return [2.0**e for e in range(first, last + 1, step)]
     step = 10 ** math.floor(math.log10(high - low))
@@ -40,11 +43,11 @@ def number(value):
     return f"{value:.3g}" if value < 100 else f"{value:g}"
 
 
-def chart(title, x_title, y_title, series, log_x, log_y):
+def chart(title, x_title, y_title, series, log_x, log_y, from_zero=True):
     """series: {name: [(x, y), ...]}"""
     points = [p for line in series.values() for p in line]
     xs = ticks(min(p[0] for p in points), max(p[0] for p in points), log_x)
-    ys = ticks(min(p[1] for p in points) if log_y else 0, max(p[1] for p in points), log_y)
+    ys = ticks(0 if from_zero and not log_y else min(p[1] for p in points), max(p[1] for p in points), log_y)
 
     def place(value, marks, logarithmic, begin, end):
         low, high = marks[0], marks[-1]
@@ -121,13 +124,21 @@ def fidelity(args):
     )
 
 
+def positions(args):
+    series = {}
+    for name, path in [("packed", args.file)] + [peer.split("=", 1) for peer in args.peer]:
+        series[name] = [(row["position"], row["nll"]) for row in read_json(path)]
+    return chart("Likelihood by position", "up to this token of the text", "nats a token", series, False,
+                 False, from_zero=False)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["decode", "fidelity"])
+    parser.add_argument("kind", choices=["decode", "fidelity", "positions"])
     parser.add_argument("file")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=FILE")
     args = parser.parse_args()
-    sys.stdout.write({"decode": decode, "fidelity": fidelity}[args.kind](args) + "\n")
+    sys.stdout.write({"decode": decode, "fidelity": fidelity, "positions": positions}[args.kind](args) + "\n")
 
 
 if __name__ == "__main__":
