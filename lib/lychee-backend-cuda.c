@@ -469,6 +469,17 @@ prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
   return TRUE;
 }
 
+static gboolean
+check_form (LycheeRowForm form, GError **error)
+{
+  if (form == LYCHEE_ROW_F16)
+    return TRUE;
+  g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
+      "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
+      "cpu");
+  return FALSE;
+}
+
 /* A pass whose output @pass says. */
 static gboolean
 run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaShare *share,
@@ -485,12 +496,8 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaSha
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
-  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16) {
-    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-        "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
-        "cpu");
+  if (!check_form (lychee_cache_get_form (cache), error))
     return FALSE;
-  }
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend cannot read again what another backend let go of layers with a sliding "
@@ -613,8 +620,8 @@ static const LycheeBackendClass cuda_class = {
 };
 
 LycheeBackend *
-lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, gboolean packed,
-    gboolean *built, GError **error)
+lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, LycheeRowForm form,
+    gboolean packed, gboolean *built, GError **error)
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -625,6 +632,8 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, gboole
 
   G_STATIC_ASSERT (LYCHEE_CUDA_MAX_TOKENS == LYCHEE_FORWARD_MAX_TOKENS);
   if (!cuda)
+    return NULL;
+  if (!check_form (form, error))
     return NULL;
   if (packed) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,

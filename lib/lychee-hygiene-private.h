@@ -50,8 +50,10 @@ void lychee_rolling_free (LycheeRolling *rolling);
 /* What a whole transcript has shown, or NULL. */
 void lychee_rolling_set_known (LycheeRolling *rolling, LycheeRolling *known);
 /* Takes out of the text of @cue what the screen shows already. Returns FALSE where nothing is left.
- * @changed: whether something was taken out. */
-gboolean lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed);
+ * @changed: whether something was taken out. @doubtful: (nullable): how many bytes would be, if the
+ * next cue shows that this one rolls; at the beginning of a stream, of which nothing is known. */
+gboolean lychee_rolling_reduce (
+    LycheeRolling *rolling, LycheeCue *cue, gboolean *changed, gsize *doubtful);
 
 /* Takes out of @text the repetitions of a phrase that is said over and over; returns how many. */
 guint lychee_hygiene_collapse (char *text);

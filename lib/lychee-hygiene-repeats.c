@@ -22,6 +22,8 @@
 #define MIN_CLEAR_LENGTH 12
 /* Likewise, where they are not whole lines, and most of what is shown. */
 #define MIN_CLEAR_SLIDING 4
+/* Pairs of cues at the beginning of a stream that wait for the next to be understood. */
+#define MAX_DOUBTFUL 4
 /* What has been on the screen stays there through a pause, where captions roll. */
 #define MAX_PAUSE G_GUINT64_CONSTANT (10000000000)
 /* Bytes of a line, in a script without spaces, that a longer line may go on from. */
@@ -197,7 +199,7 @@ duration_of (guint64 start, guint64 end)
 }
 
 gboolean
-lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed)
+lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed, gsize *doubtful)
 {
   g_autoptr (GArray) words = NULL;
   gboolean follows;
@@ -210,6 +212,8 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
   guint overlap;
 
   *changed = FALSE;
+  if (doubtful != NULL)
+    *doubtful = 0;
   if (cue->start == LYCHEE_TIME_NONE || strlen (cue->text) > MAX_LENGTH) {
     g_array_set_size (rolling->shown, 0);
     return TRUE;
@@ -244,6 +248,9 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
         rolling->history << 1 | (overlap > 0 && (adds || flash || overlap >= MIN_CLEAR_SLIDING));
   }
   *changed = overlap > 0 && (clear || is_rolling (rolling)) && (follows || adds);
+  if (doubtful != NULL && !*changed && overlap > 0 && follows && adds && !rolling->known &&
+      rolling->n_pairs <= MAX_DOUBTFUL)
+    *doubtful = bytes;
 
   g_array_unref (rolling->shown);
   rolling->shown = g_array_ref (words);

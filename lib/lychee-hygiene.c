@@ -38,6 +38,13 @@
 #define N_RECENT 8
 #define UNNAMED ">>"
 
+/* A cue that begins as the one before ended: said again, or shown again. */
+typedef struct {
+  LycheeCue *cue;
+  gsize shown; /* bytes */
+  gboolean line_start;
+} Doubtful;
+
 struct _LycheeHygiene {
   GObject parent;
 
@@ -54,6 +61,7 @@ struct _LycheeHygiene {
   LycheeCue *hypothesis; /* NULL where none is open */
   LycheeSpeakerEvidence *evidence;
   LycheeRolling *roll;
+  GArray *doubtful;            /* of Doubtful */
   LycheeCue *recent[N_RECENT]; /* cues with the time of the last one */
   guint n_recent;
   char *speaker;       /* of text that has no label */
@@ -149,6 +157,9 @@ end (LycheeHygiene *self)
   g_clear_pointer (&self->hypothesis, lychee_cue_free);
   g_clear_pointer (&self->evidence, lychee_speaker_evidence_free);
   g_clear_pointer (&self->roll, lychee_rolling_free);
+  for (guint i = 0; i < self->doubtful->len; i++)
+    lychee_cue_free (g_array_index (self->doubtful, Doubtful, i).cue);
+  g_array_set_size (self->doubtful, 0);
   for (guint i = 0; i < self->n_recent; i++)
     lychee_cue_free (self->recent[i]);
   self->n_recent = 0;
@@ -168,6 +179,7 @@ lychee_hygiene_init (LycheeHygiene *self)
 {
   self->said = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
   self->repeats = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
+  self->doubtful = g_array_new (FALSE, FALSE, sizeof (Doubtful));
   begin (self);
 }
 
@@ -179,6 +191,7 @@ lychee_hygiene_finalize (GObject *object)
   end (self);
   g_ptr_array_unref (self->said);
   g_ptr_array_unref (self->repeats);
+  g_array_unref (self->doubtful);
   g_clear_object (&self->survey);
   G_OBJECT_CLASS (lychee_hygiene_parent_class)->finalize (object);
 }
@@ -505,6 +518,30 @@ is_duplicate (LycheeHygiene *self, const LycheeCue *cue)
   return FALSE;
 }
 
+/* The cues that were in doubt do not roll, or do, as the next one does. */
+static void
+settle_doubtful (LycheeHygiene *self, gboolean rolls, GPtrArray *cues)
+{
+  for (guint i = 0; i < self->doubtful->len; i++) {
+    Doubtful doubtful = g_array_index (self->doubtful, Doubtful, i);
+    char *text = doubtful.cue->text;
+
+    if (rolls) {
+      const char *rest = text + doubtful.shown;
+
+      while (g_ascii_isspace (*rest))
+        rest++;
+      memmove (text, rest, strlen (rest) + 1);
+      self->report.rolling++;
+    }
+    if (*text != '\0')
+      pass_speakers (self, doubtful.cue, doubtful.line_start, cues);
+    else
+      lychee_cue_free (doubtful.cue);
+  }
+  g_array_set_size (self->doubtful, 0);
+}
+
 /* A cue, or one voice of it, without markup. */
 static void
 pass_part (LycheeHygiene *self, LycheeCue *cue, gboolean line_start, GPtrArray *cues)
@@ -518,8 +555,15 @@ pass_part (LycheeHygiene *self, LycheeCue *cue, gboolean line_start, GPtrArray *
     return;
   }
   if (self->rolling) {
-    left = lychee_rolling_reduce (self->roll, cue, &changed);
+    Doubtful doubtful = { cue, 0, line_start };
+
+    left = lychee_rolling_reduce (self->roll, cue, &changed, &doubtful.shown);
     self->report.rolling += changed;
+    if (doubtful.shown > 0) {
+      g_array_append_val (self->doubtful, doubtful);
+      return;
+    }
+    settle_doubtful (self, changed, cues);
   }
   if (left)
     pass_speakers (self, cue, line_start, cues);
@@ -626,6 +670,7 @@ lychee_hygiene_end_hypothesis (LycheeHygiene *hygiene, GPtrArray *cues)
   g_return_if_fail (cues != NULL);
 
   settle_hypothesis (hygiene, cues);
+  settle_doubtful (hygiene, FALSE, cues);
 }
 
 /**
@@ -641,6 +686,7 @@ lychee_hygiene_set_speaker (LycheeHygiene *hygiene, const char *speaker, GPtrArr
   g_return_if_fail (cues != NULL);
 
   settle_hypothesis (hygiene, cues);
+  settle_doubtful (hygiene, FALSE, cues);
   g_free (hygiene->event_speaker);
   hygiene->event_speaker = g_strdup (speaker);
   g_clear_pointer (&hygiene->speaker, g_free);
@@ -660,6 +706,7 @@ lychee_hygiene_drain (LycheeHygiene *hygiene, GPtrArray *cues)
   g_return_if_fail (cues != NULL);
 
   settle_hypothesis (hygiene, cues);
+  settle_doubtful (hygiene, FALSE, cues);
   end_run (hygiene, cues);
 }
 
@@ -727,6 +774,6 @@ lychee_hygiene_evidence_learn (LycheeHygieneEvidence *evidence, const LycheeCue 
     g_autoptr (GArray) labels = lychee_hygiene_find_labels (part->text, TRUE);
 
     lychee_speaker_evidence_learn (evidence->speakers, labels);
-    lychee_rolling_reduce (evidence->rolling, part, &changed);
+    lychee_rolling_reduce (evidence->rolling, part, &changed, NULL);
   }
 }

@@ -197,6 +197,37 @@ test_placing (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+/* What the device cannot do, and how it is named. */
+static const struct {
+  const char *name, *line, *part;
+} others[] = {
+  { "q8_0", MIXED ("auto cache-type=q8_0", "", "auto") "max-tokens=8", "q8_0" },
+  { "packed", MIXED ("auto positions=packed", "", "auto") "max-tokens=8", "positions" },
+};
+
+/* Automatically the processor does it, and the bus says why. */
+static void
+test_says_why (gconstpointer data)
+{
+  guint i = GPOINTER_TO_UINT (data);
+  g_autoptr (GError) error = NULL;
+  GstMessage *message;
+  Chain chain;
+
+  test_chain_init (&chain, others[i].line, TEST_TEXT_CAPS);
+  read_and_ask (&chain);
+  message = gst_bus_timed_pop_filtered (chain.bus, TEST_TIMEOUT, GST_MESSAGE_INFO);
+  g_assert_nonnull (message);
+  gst_message_parse_info (message, &error, NULL);
+  g_test_message ("%s", error->message);
+  g_assert_true (g_str_has_prefix (error->message, "The processor computes."));
+  g_assert_nonnull (strstr (error->message, others[i].part));
+  gst_message_unref (message);
+  gst_message_unref (test_wait_element (chain.bus, "lychee-answer"));
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING));
+  test_chain_clear (&chain);
+}
+
 static const char *const prompts[] = { "What is said?", "Who spoke?", "What was decided then?" };
 
 /* The answers to the prompts, asked at once. (transfer full) */
@@ -400,6 +431,11 @@ add (void)
     g_test_add_data_func (name, &placings[i], test_placing);
   }
   g_test_add_func ("/elements/cuda/placing/no-memory", test_placing_no_memory);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++) {
+    g_autofree char *name = g_strdup_printf ("/elements/cuda/says-why/%s", others[i].name);
+
+    g_test_add_data_func (name, GUINT_TO_POINTER (i), test_says_why);
+  }
   g_test_add_func ("/elements/cuda/several", test_several);
   g_test_add_func ("/elements/cuda/flush", test_flush);
   g_test_add_func ("/elements/cuda/null", test_null);

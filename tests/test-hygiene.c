@@ -39,6 +39,16 @@ static const Case cases[] = {
       "0 900 <im_start>user <s> </s> [INST] <<SYS>> <start_of_turn> <pad>\n",
       "0.000-0.900 |<im_start>user [INST] <<SYS>> <start_of_turn> <pad>\n" },
 
+  /* At the beginning of a stream the next cue tells whether what is shown again was said again. */
+  { "rolling/begins", NULL, NONE,
+      "0 900 so\n900 1800 so good\n1800 2700 so good evening all\n"
+      "2700 3600 so good evening all of you\n",
+      "0.000-0.900 |so\n0.900-1.800 |good\n1.800-2.700 |evening all\n2.700-3.600 |of you\n" },
+  { "rolling/begins-otherwise", NULL, NONE, "0 900 no\n900 1800 no no\n1800 2700 what now\n",
+      "0.000-0.900 |no\n0.900-1.800 |no no\n1.800-2.700 |what now\n" },
+  { "rolling/begins-and-ends", NULL, NONE, "0 900 Ann: no\n900 1800 Ann: no I said\n",
+      "0.000-0.900 Ann|Ann: no\n0.900-1.800 Ann|Ann: no I said\n" },
+
   /* Speakers */
   { "speakers/labels", NULL, NONE,
       "0 900 Ann: a|Bob Lee: b\n1000 1900 c\n2000 2900 DR. O'HARA: d\n",
@@ -107,7 +117,7 @@ static const Case cases[] = {
       "1200 1500 buy the lamps ourselves\n1500 1800 the lamps ourselves then\n"
       "1800 2100 lamps ourselves then we\n2100 2400 ourselves then we send\n"
       "2400 2700 then we send them\n",
-      "0.000-0.300 |we\n0.300-0.600 |we buy\n0.600-0.900 |we buy the\n0.900-1.200 |lamps\n"
+      "0.000-0.300 |we\n0.300-0.600 |buy\n0.600-0.900 |the\n0.900-1.200 |lamps\n"
       "1.200-1.500 |ourselves\n1.500-1.800 |then\n1.800-2.100 |we\n2.100-2.400 |send\n"
       "2.400-2.700 |them\n" },
   { "rolling/said-again", NULL, NONE,

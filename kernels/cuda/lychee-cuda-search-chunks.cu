@@ -222,11 +222,13 @@ int
 lychee_cuda_search_chunks (const LycheeCudaSearch *p, cudaStream_t stream)
 {
   int status, n_blocks, jobs, score_blocks, most, n_pool;
-  int queries = p->block_tokens * (p->n_heads / p->n_kv_heads);
-  size_t fixed = lychee_search_fixed (p->head_dim, queries);
+  int queries;
+  size_t fixed;
 
   if (p->n_tokens == 0)
     return 0;
+  queries = p->block_tokens * (p->n_heads / p->n_kv_heads);
+  fixed = lychee_search_fixed (p->head_dim, queries);
   if (p->head_dim % 16 != 0 || p->head_dim > 256 || fixed > SEARCH_MAX_SHARED || p->rest ||
       (p->separate && p->block_tokens != 1))
     return (int) cudaErrorInvalidValue;

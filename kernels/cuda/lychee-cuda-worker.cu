@@ -109,7 +109,9 @@ lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weight
       lychee_cuda_need (w, &w->table, table_size, false, error) ||
       lychee_cuda_check ((int) cudaMemcpyAsync (
                              w->table.data, weights, table_size, cudaMemcpyHostToDevice, w->stream),
-          "the CUDA device failed in copying", error)) {
+          "the CUDA device failed in copying", error) ||
+      lychee_cuda_check (/* the caller's memory is its own again */
+          (int) cudaStreamSynchronize (w->stream), "the CUDA device failed in copying", error)) {
     lychee_cuda_worker_free (w);
     return error->status;
   }

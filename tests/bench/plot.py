@@ -27,7 +27,8 @@ def read_json(path):
 def ticks(low, high, logarithmic):
     """Round numbers that cover the range."""
     if logarithmic:
-        first, last = math.floor(math.log2(low)), math.ceil(math.log2(high))
+        first = math.floor(math.log2(low))
+        last = max(math.ceil(math.log2(high)), first + 1)  # a single value is a range, too
         step = max(1, (last - first) // 7)
         return [2.0**e for e in range(first, last + 1, step)]
     step = 10 ** math.floor(math.log10(high - low))

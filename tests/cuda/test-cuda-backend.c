@@ -43,7 +43,8 @@ static LycheeWorker *
 new_worker (LycheeBackendType type, LycheeModel *model)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeBackend) backend = lychee_backend_new (type, model, 1, 0, FALSE, &error);
+  g_autoptr (LycheeBackend) backend =
+      lychee_backend_new (type, model, 1, 0, LYCHEE_ROW_F16, FALSE, &error);
   LycheeWorker *worker;
 
   g_assert_no_error (error);
@@ -550,7 +551,7 @@ test_together (gconstpointer sparse)
   n_vocab = lychee_model_get_n_vocab (model);
   reader = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
   g_unsetenv ("LYCHEE_CUDA_PATIENCE");
-  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
+  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
   make_ids (ids, G_N_ELEMENTS (ids), 21);
   for (guint i = 0; i < N_TOGETHER; i++) {
     Side alone = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
@@ -657,17 +658,18 @@ is_emulated (void)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
 
 static void
-expect_error (LycheeModel *model, gboolean packed, guint device, int code, const char *part)
+expect_error (LycheeModel *model, LycheeRowForm form, gboolean packed, guint device, int code,
+    const char *part)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, packed, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, form, packed, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -675,7 +677,7 @@ expect_error (LycheeModel *model, gboolean packed, guint device, int code, const
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, packed, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, form, packed, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }
@@ -693,16 +695,18 @@ test_errors (void)
   }
   tiny.head_dim = 16;
   small = load (&tiny, "small.gguf");
-  expect_error (small, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
-  expect_error (model, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
-  expect_error (model, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
+  expect_error (small, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
+  expect_error (model, LYCHEE_ROW_F16, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
+  expect_error (model, LYCHEE_ROW_Q8_0, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "cache-type");
+  expect_error (model, LYCHEE_ROW_F16, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
+  expect_error (
+      model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
   g_unsetenv ("LYCHEE_EMULATED_DEVICES");
   g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
+  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
   g_unsetenv ("LYCHEE_EMULATED_MEMORY");
 }
 
