@@ -186,6 +186,23 @@ get_block (LycheeAttention *a, guint layer, guint job, guint thread, Block *b)
   lychee_cache_get_rows (a->cache, layer, b->head, &b->rows);
 }
 
+/* Shows the head's index a query of the block, whose queries for its index are @q, where it is
+ * one's turn. A pass that is repeated shows the same. */
+static void
+observe (LycheeAttention *a, const Block *b, const float *q)
+{
+  guint first = a->first + b->first_token, step = LYCHEE_INDEX_QUERY_STEP;
+  guint token = step - 1 - first % step, number = (first + token) / step;
+
+  G_STATIC_ASSERT (BLOCK_TOKENS <= LYCHEE_INDEX_QUERY_STEP);
+  /* Threads must not put two into the same place: those that the pass itself replaces are left. */
+  if (token < b->n_tokens &&
+      a->first + a->n_tokens - (first + token) <= LYCHEE_QUERIES_SEEN * step &&
+      lychee_cache_get_indexing (a->cache))
+    lychee_index_observe (lychee_cache_get_index (a->cache, b->layer, b->head), first + token,
+        q + (gsize) (token * a->group + number % a->group) * a->head_dim);
+}
+
 /* The scoring half of a sparse job. */
 static void
 search (LycheeAttention *a, guint layer, const float *q, guint job, guint thread)
@@ -218,6 +235,7 @@ search (LycheeAttention *a, guint layer, const float *q, guint job, guint thread
   if (a->packed && !lychee_cache_is_index_stale (a->cache, layer))
     query.q =
         lychee_attention_turn (a, LYCHEE_TURN_AIM, query.q, b.first_token, b.n_tokens, thread);
+  observe (a, &b, query.q);
   lychee_index_search (index, &b.rows, &query, j->selection);
   if (a->packed)
     lychee_attention_pack (a, j, b.first_position);
@@ -289,6 +307,8 @@ attend_dense (LycheeAttention *a, guint layer, const float *q, guint job, guint 
   if (a->packed && !a->local[layer])
     b.queries.q = lychee_attention_turn (
         a, LYCHEE_TURN_QUERY, b.queries.q, b.first_token, b.n_tokens, thread);
+  else if (split == 0 && !a->local[layer])
+    observe (a, &b, b.queries.q);
   state = unit_state (a, job * plan->n_splits + split, b.queries.n_queries);
   lychee_softmax_init (&state, b.queries.n_queries, a->head_dim);
   if (a->local[layer]) {

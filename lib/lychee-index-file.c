@@ -42,7 +42,7 @@ typedef struct {
   guint32 granularity, head_dim;
   guint32 begin, end;
   guint64 n_made, splits, rebuilds, rows_rebuilt;
-  guint32 has_root, reserved;
+  guint32 has_root, has_seen;
 } Head;
 
 static void
@@ -181,9 +181,12 @@ lychee_index_write (const LycheeIndex *index, GByteArray *to)
     .splits = index->splits,
     .rebuilds = index->rebuilds,
     .rows_rebuilt = index->rows_rebuilt,
-    .has_root = index->root != NULL };
+    .has_root = index->root != NULL,
+    .has_seen = index->seen != NULL };
 
   lychee_put_bytes (to, &head, sizeof head);
+  if (index->seen)
+    lychee_put_bytes (to, index->seen, lychee_queries_seen_size (head.head_dim));
   if (index->chunks)
     lychee_chunks_write (index, to);
   else if (index->root)
@@ -207,6 +210,15 @@ lychee_index_read (const LycheeIndexParams *params, gconstpointer data, gsize si
   index->splits = head.splits;
   index->rebuilds = head.rebuilds;
   index->rows_rebuilt = head.rows_rebuilt;
+  if (head.has_seen) { /* not in files of before 2026-11-30 */
+    gsize seen_size = lychee_queries_seen_size (params->head_dim);
+    gconstpointer seen = index->chunks ? NULL : lychee_take_bytes (&from, seen_size);
+
+    if (!seen)
+      return NULL;
+    index->seen = g_memdup2 (seen, seen_size);
+    index->bytes += seen_size;
+  }
   if (index->chunks) {
     if (!lychee_chunks_read (index, &from))
       return NULL;

@@ -26,6 +26,8 @@ lychee_sorter_new (const LycheeIndex *index, const LycheeRows *rows, guint size)
   sorter->norm_spare = g_new (float, size);
   sorter->side = g_new (guint8, size);
   sorter->vector = g_new (float, 5 * sorter->head_dim);
+  sorter->metric = g_new (float, LYCHEE_QUERIES_SEEN * sorter->head_dim);
+  sorter->n_metric = lychee_index_get_metric (index, sorter->metric);
   return sorter;
 }
 
@@ -41,6 +43,7 @@ lychee_sorter_free (LycheeSorter *sorter)
   g_free (sorter->norm_spare);
   g_free (sorter->side);
   g_free (sorter->vector);
+  g_free (sorter->metric);
   g_free (sorter);
 }
 
@@ -110,6 +113,22 @@ partition (LycheeSorter *sorter, guint at, guint n)
   memcpy (sorter->norm + at + left, sorter->norm_spare, right * sizeof *sorter->norm);
 }
 
+/* Adds to the vector from one mean to another the parts in the metric's directions: its product
+ * with a row is then that of the metric. */
+static void
+lean (const LycheeSorter *sorter, const float *from, float *line)
+{
+  guint dim = sorter->head_dim;
+
+  for (guint i = 0; i < sorter->n_metric; i++) {
+    const float *u = sorter->metric + (gsize) i * dim;
+    float part = lychee_dot (u, from, dim);
+
+    for (guint d = 0; d < dim; d++)
+      line[d] += part * u[d];
+  }
+}
+
 typedef struct {
   float dot;
   guint32 at;
@@ -155,11 +174,15 @@ lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least)
   sorter->kernels->read_row (sorter->key[at + farthest (sorter, at, n, a)], dim, b);
   memset (sorter->side, 0, n);
   for (guint pass = 0; pass < PASSES; pass++) {
-    float limit = (lychee_square (b, dim) - lychee_square (a, dim)) / 2;
+    float limit = 0;
     guint changes = 0;
 
     for (guint d = 0; d < dim; d++)
-      line[d] = b[d] - a[d];
+      sum[d] = line[d] = b[d] - a[d];
+    lean (sorter, sum, line);
+    for (guint d = 0; d < dim; d++)
+      sum[d] = (a[d] + b[d]) / 2;
+    limit = lychee_dot (line, sum, dim);
     sorter->kernels->dot_rows (sorter->key + at, n, line, 1, dim, sorter->dot);
     n_right = 0;
     for (guint i = 0; i < n; i++) {

@@ -69,6 +69,18 @@ extern float lychee_log_counts[256], lychee_spreads[256];
 
 typedef struct _LycheeChunkIndex LycheeChunkIndex;
 
+/* Queries that the index has seen, each in the place that its row gives it. */
+typedef struct {
+  guint32 end[LYCHEE_QUERIES_SEEN]; /* row + 1; 0: none */
+  guint16 q[];                      /* [LYCHEE_QUERIES_SEEN][head_dim], half floats */
+} LycheeQueriesSeen;
+
+/* lychee-index-metric.c */
+gsize lychee_queries_seen_size (guint head_dim);
+/* As what rows are sorted by: [n][head_dim] vectors u, so that of two keys that differ by x the
+ * distance is |x|^2 + the sum of (u.x)^2. */
+guint lychee_index_get_metric (const LycheeIndex *index, float *metric);
+
 struct _LycheeIndex {
   LycheeIndexParams params;
   const LycheeCpuKernels *kernels;
@@ -79,6 +91,7 @@ struct _LycheeIndex {
   guint64 placed;           /* rows whose places were given */
   guint64 version;          /* counts changes */
   LycheeBranch *root;       /* NULL: empty */
+  LycheeQueriesSeen *seen;  /* NULL: no row yet, or granularity chunk */
   LycheeChunkIndex *chunks; /* granularity chunk; else NULL */
 };
 
@@ -103,7 +116,9 @@ typedef struct {
   const guint16 **key_spare;
   float *norm_spare;
   guint8 *side;
-  float *vector;  /* [5][head_dim] */
+  float *vector; /* [5][head_dim] */
+  float *metric; /* [n_metric][head_dim], see lychee_index_get_metric () */
+  guint n_metric;
   guint64 visits; /* rows read by 2-means */
 } LycheeSorter;
 
@@ -139,6 +154,16 @@ lychee_square (const float *x, guint n)
 
     sums += a * a;
   }
+  return lychee_sum_lanes (&sums);
+}
+
+static inline float
+lychee_dot (const float *x, const float *y, guint n)
+{
+  LycheeLanes sums = { 0 };
+
+  for (guint i = 0; i < n; i += 8)
+    sums += *(const LycheeLanes *) (x + i) * *(const LycheeLanes *) (y + i);
   return lychee_sum_lanes (&sums);
 }
 

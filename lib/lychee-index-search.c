@@ -545,7 +545,8 @@ lychee_tree_search (
   LycheeQueries queries = { query->n_queries, index->params.head_dim, index->params.scale, query->q,
     index->params.cap };
   double open = query->beam > 0 ? (double) query->beam * query->budget
-                                : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * query->budget;
+                                : LYCHEE_OPEN_ROWS (queries.head_dim) +
+                                      (double) LYCHEE_OPEN_BEAM * query->budget;
 
   selection->n_rows = selection->n_rest = 0;
   selection->nodes_scored = selection->rows_estimated = 0;

@@ -64,6 +64,8 @@ lychee_index_copy (const LycheeIndex *index)
     copy->root = lychee_branch_copy (index, index->root);
   if (index->chunks)
     copy->chunks = lychee_chunks_copy (index);
+  if (index->seen)
+    copy->seen = g_memdup2 (index->seen, lychee_queries_seen_size (index->params.head_dim));
   return copy;
 }
 
@@ -74,6 +76,7 @@ lychee_index_free (LycheeIndex *index)
     return;
   lychee_branch_free (index->root);
   lychee_chunks_free (index->chunks);
+  g_free (index->seen);
   g_free (index);
 }
 
@@ -114,6 +117,10 @@ lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows, guint fi
       return FALSE;
     }
   }
+  if (!index->chunks && !index->seen) {
+    index->seen = g_malloc0 (lychee_queries_seen_size (dim));
+    index->bytes += lychee_queries_seen_size (dim);
+  }
   if (index->chunks)
     lychee_chunks_append (index, rows, first, n);
   else
@@ -143,6 +150,9 @@ cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
   index->begin = begin;
   index->end = end;
   index->version++;
+  for (guint i = 0; index->seen && i < LYCHEE_QUERIES_SEEN; i++)
+    if (index->seen->end[i] > end)
+      index->seen->end[i] = 0;
   if (index->end <= index->begin) {
     index->begin = index->end = 0;
     index->n_made = 0; /* what comes makes the same index as in a new one */

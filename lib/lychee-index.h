@@ -82,6 +82,15 @@ typedef struct {
 gboolean lychee_index_append_placed (LycheeIndex *index, const LycheeRows *rows, guint first,
     guint n, const LycheeIndexPlaces *places, GError **error);
 
+/* Shows the index a query that was asked at @row, [head_dim], one for every
+ * LYCHEE_INDEX_QUERY_STEP rows: of late ones it keeps 6, and sorts rows into groups which these
+ * tell apart as little as possible. Has no effect before the first row is appended, nor with
+ * granularity chunk. No append, copy or write may run meanwhile; searches may, and other queries
+ * may be shown. */
+#define LYCHEE_INDEX_QUERY_STEP 64
+#define LYCHEE_QUERIES_SEEN 6
+void lychee_index_observe (LycheeIndex *index, guint row, const float *q);
+
 /* Takes out all rows >= end (a seek back). */
 void lychee_index_truncate (LycheeIndex *index, const LycheeRows *rows, guint end);
 /* Takes out all rows < begin (what is oldest is forgotten). */
@@ -102,7 +111,8 @@ typedef struct {
   const float *q;  /* [n_queries][head_dim] */
   guint budget;    /* rows to read, exactly or fewer */
   float beam;      /* coarse nodes are opened until they hold beam x budget rows; 0: until they
-                      hold 3,072 + 2 x budget */
+                      hold 3,072 + 2 x budget, 6,144 where heads have 128
+                      dimensions or more */
   gboolean rest;   /* estimate what is not read */
   gboolean logits; /* keep the rest for lychee_index_attend_rest () instead of expanding it: less
                       work, and closer, since each query has its own logits */

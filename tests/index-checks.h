@@ -180,7 +180,8 @@ check_index (LycheeIndex *index, Store *store, gboolean fresh)
   LycheeIndexStats stats;
 
   g_assert_cmpuint (lychee_index_get_bytes (index), ==,
-      sizeof *index + lychee_branch_get_bytes (index, index->root));
+      sizeof *index + lychee_branch_get_bytes (index, index->root) +
+          (index->seen ? lychee_queries_seen_size (index->params.head_dim) : 0));
   if (!index->root) {
     g_assert_cmpuint (index->begin, ==, 0);
     g_assert_cmpuint (index->end, ==, 0);

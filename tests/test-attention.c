@@ -8,6 +8,7 @@
 
 #include "lychee-attention.h"
 #include "lychee-cpu-kernels.h"
+#include "lychee-index-private.h"
 
 #define N_LAYERS 2
 #define N_HEADS 6
@@ -129,6 +130,29 @@ typedef struct {
   guint n, n_last;             /* tokens; of these in the last pass */
 } Case;
 
+/* The indices were shown one query in 64, of each head in turn. */
+static void
+check_seen (LycheeCache *cache, const Stream *stream, guint n)
+{
+  guint step = LYCHEE_INDEX_QUERY_STEP, first = (SINKS + WINDOW + CHUNK + 16) / step + 1;
+
+  for (guint i = 0; i < N_LAYERS * N_KV_HEADS; i++) {
+    const LycheeIndex *index = lychee_cache_get_index (cache, i / N_KV_HEADS, i % N_KV_HEADS);
+
+    for (guint number = MAX (first, n / step - MIN (n / step, LYCHEE_QUERIES_SEEN));
+         index->seen && number < n / step; number++) {
+      guint place = number % LYCHEE_QUERIES_SEEN, row = number * step + step - 1;
+      const float *q = get_rows (stream, stream->q, N_HEADS, i / N_KV_HEADS, row) +
+                       (gsize) (i % N_KV_HEADS * GROUP + number % GROUP) * DIM;
+      guint16 half[DIM];
+
+      index->kernels->f32_to_f16 (q, half, DIM);
+      g_assert_cmpuint (index->seen->end[place], ==, row + 1);
+      g_assert_cmpmem (half, sizeof half, index->seen->q + (gsize) place * DIM, sizeof half);
+    }
+  }
+}
+
 /* Streams all of it in chunks; returns what the last pass gave (transfer full). */
 static float *
 run_case (const Case *c, const Stream *stream, guint n_threads, LycheeAttentionStats *stats)
@@ -151,6 +175,7 @@ run_case (const Case *c, const Stream *stream, guint n_threads, LycheeAttentionS
   lychee_attention_reset_stats (attention);
   pass (attention, cache, stream, c->n - c->n_last, c->n_last, n_threads, output);
   lychee_attention_get_stats (attention, stats);
+  check_seen (cache, stream, c->n);
   lychee_attention_free (attention);
   return output;
 }

@@ -39,6 +39,14 @@ test_sequence (gconstpointer data)
       store_fill (store, end, n, sequence->keys);
       append (index, store, end, n);
       end += n;
+      for (guint row = end - n; n < 30 && row < end; row++) {
+        float q[256];
+
+        for (guint d = 0; d < sequence->dim; d++)
+          q[d] = (float) g_rand_double_range (store->rand, -9, 9);
+        if (row % LYCHEE_INDEX_QUERY_STEP == 0)
+          lychee_index_observe (index, row, q);
+      }
     }
     if (step % 10 == 0)
       check_index (index, store, FALSE);
@@ -620,6 +628,130 @@ test_not_finite (gconstpointer data)
   check_index (index, store, FALSE);
 }
 
+/* Of rows that differ alike in all directions, an index that has seen queries look in one makes
+ * groups that are narrow there, and finds more of what they ask for. */
+static void
+test_metric (void)
+{
+  enum { DIM = 64, N = 3000, STEP = LYCHEE_INDEX_QUERY_STEP };
+  g_autoptr (Store) store = store_new (DIM, 4);
+  double mean[2] = { 0 };
+
+  for (guint row = 0; row < N; row++) {
+    float x[DIM];
+
+    for (guint d = 0; d < DIM; d++)
+      x[d] = gaussian (store->rand);
+    lychee_cpu_kernels_get_reference ()->f32_to_f16 (x, store_row (store, row), DIM);
+  }
+  for (guint seen = 0; seen < 2; seen++) {
+    g_autoptr (LycheeIndex) index = index_new (DIM, 0, 0);
+    g_autoptr (LycheeSelection) selection = lychee_selection_new ();
+    float q[DIM] = { 0 };
+    LycheeIndexQuery query = { 1, q, 300, 1e6f, FALSE };
+
+    q[5] = 3;
+    for (guint row = 0; row < N; row += 16) {
+      if (seen && row % STEP == 48)
+        lychee_index_observe (index, row + 15, q);
+      append (index, store, row, MIN (16, N - row));
+    }
+    check_index (index, store, FALSE);
+    /* The keys with the largest products are what is found. */
+    q[5] = 1;
+    lychee_index_search (index, &store->rows, &query, selection);
+    for (guint i = 0; i < selection->n_rows; i++) {
+      float x[DIM];
+
+      store_read (store, selection->rows[i], FALSE, x);
+      mean[seen] += x[5] / selection->n_rows;
+    }
+  }
+  g_assert_cmpfloat (mean[1], >, 1.3 * mean[0]);
+}
+
+/* Queries that are as wrong as they can be: what they say is not used. */
+static void
+test_metric_broken (void)
+{
+  g_autoptr (Store) store = store_new (64, 21);
+  g_autoptr (LycheeIndex) plain = index_new (64, 0, 0);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (GByteArray) wanted = g_byte_array_new (), got = g_byte_array_new ();
+  float q[64];
+
+  store_fill (store, 0, 1000, KEYS_RANDOM);
+  for (guint row = 0; row < 1000; row += 20) {
+    const float values[] = { 0, NAN, INFINITY, 1e30f, 1e-30f };
+
+    for (guint d = 0; d < 64; d++)
+      q[d] = values[row / 20 % 5];
+    append (plain, store, row, 20);
+    append (index, store, row, 20);
+    lychee_index_observe (index, row + 19, q);
+    if (row == 500) { /* of rows that are taken out nothing is known any more */
+      for (guint d = 0; d < 64; d++) {
+        q[d] = d;
+        lychee_index_observe (index, 500 + d, q);
+      }
+      for (guint i = 0; i < 2; i++) {
+        LycheeIndex *cut = i ? index : plain;
+
+        lychee_index_truncate (cut, &store->rows, 500);
+        append (cut, store, 500, 20);
+      }
+    }
+  }
+  memset (index->seen, 0, lychee_queries_seen_size (64));
+  lychee_index_write (plain, wanted);
+  lychee_index_write (index, got);
+  g_assert_cmpmem (got->data, got->len, wanted->data, wanted->len);
+}
+
+/* An index that was written and read goes on as it would have, what it has seen included. */
+static void
+test_metric_written (void)
+{
+  g_autoptr (Store) store = store_new (64, 22);
+  g_autoptr (LycheeIndex) index = index_new (64, 0, 0);
+  g_autoptr (LycheeIndex) copy = NULL;
+  g_autoptr (LycheeIndex) back = NULL;
+  LycheeIndex *all[3];
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+
+  store_fill (store, 0, 3000, KEYS_RANDOM);
+  for (guint row = 0; row < 3000; row += 20) {
+    float q[64];
+
+    if (row == 1500) {
+      lychee_index_write (index, bytes);
+      back = lychee_index_read (&index->params, bytes->data, bytes->len);
+      g_assert_nonnull (back);
+      for (guint cut = 1; cut < bytes->len; cut += 97)
+        g_assert_null (lychee_index_read (&index->params, bytes->data, bytes->len - cut));
+      copy = lychee_index_copy (index);
+    }
+    fill_queries (store, 1, 2, q);
+    all[0] = index;
+    all[1] = copy;
+    all[2] = back;
+    for (guint i = 0; i < (row < 1500 ? 1 : 3); i++) {
+      append (all[i], store, row, 20);
+      if (row < 1500)
+        lychee_index_observe (all[i], row + 19, q);
+    }
+  }
+  check_index (back, store, FALSE);
+  g_byte_array_set_size (bytes, 0);
+  lychee_index_write (index, bytes);
+  for (guint i = 1; i < 3; i++) {
+    g_autoptr (GByteArray) got = g_byte_array_new ();
+
+    lychee_index_write (all[i], got);
+    g_assert_cmpmem (got->data, got->len, bytes->data, bytes->len);
+  }
+}
+
 /* Same appends, same answers. */
 static void
 test_deterministic (void)
@@ -810,6 +942,9 @@ main (int argc, char **argv)
 
     g_test_add_data_func (path, GUINT_TO_POINTER (i), test_not_finite);
   }
+  g_test_add_func ("/index/metric", test_metric);
+  g_test_add_func ("/index/metric/broken", test_metric_broken);
+  g_test_add_func ("/index/metric/written", test_metric_written);
   g_test_add_func ("/index/deterministic", test_deterministic);
   g_test_add_func ("/index/staggered", test_staggered);
   g_test_add_func ("/index/many-rows", test_many_rows);

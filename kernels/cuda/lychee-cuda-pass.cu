@@ -124,8 +124,9 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   if (has_local (w->model))
     plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
   if (pass->sparse) {
-    double open = pass->beam > 0 ? (double) pass->beam * pass->budget
-                                 : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * pass->budget;
+    double open = pass->beam > 0
+                      ? (double) pass->beam * pass->budget
+                      : LYCHEE_OPEN_ROWS (h.head_dim) + (double) LYCHEE_OPEN_BEAM * pass->budget;
 
     plan.sinks = pass->sinks;
     plan.budget = pass->budget;

@@ -299,7 +299,8 @@ read_leaves (const LycheeCudaSearch &p, LycheeSearch *s, Rows z, Rows weight, co
   int block_queries = p.block_tokens * (p.n_heads / p.n_kv_heads), n_nodes = s->head.n_nodes;
   int total = s->head.end - s->head.begin, left;
   size_t at_leaf = (size_t) s->job * p.max_leaves, row = at_leaf * block_queries;
-  float open = p.beam > 0 ? p.beam * budget : LYCHEE_OPEN_ROWS + (float) LYCHEE_OPEN_BEAM * budget;
+  float open = p.beam > 0 ? p.beam * budget
+                          : LYCHEE_OPEN_ROWS (p.head_dim) + (float) LYCHEE_OPEN_BEAM * budget;
   float *density = p.density + (size_t) s->job * max (p.max_nodes, p.max_leaves);
   float *node_density = lychee_search_take (s, n_nodes, density);
   unsigned threshold;

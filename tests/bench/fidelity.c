@@ -2,6 +2,7 @@
 
 #include "fidelity.h"
 
+#include "lychee-index-private.h"
 #include "lychee-model-private.h"
 
 #include <math.h>
@@ -116,8 +117,11 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
         f->n_tokens, f->n_queries);
   f->cache = bench_new_cache (f->model, f->n_tokens + f->n_queries);
   lychee_cache_set_packed (f->cache, f->packed);
-  if (f->sparse || f->packed)
-    bench_enable_index (f->model, f->cache);
+  bench_enable_index (f->model, f->cache);
+  f->seen = g_new (PolicyQueriesSeen, f->n_layers * f->n_kv_heads);
+  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++)
+    f->seen[i] = (PolicyQueriesSeen){ g_array_new (FALSE, FALSE, sizeof (guint)),
+      g_array_new (FALSE, FALSE, sizeof (float)) };
   if (f->stretch)
     lychee_cache_set_rope_context (f->cache, f->n_tokens + f->n_queries);
 }
@@ -125,6 +129,11 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
 void
 fidelity_close (Fidelity *f)
 {
+  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
+    g_array_unref (f->seen[i].rows);
+    g_array_unref (f->seen[i].q);
+  }
+  g_clear_pointer (&f->seen, g_free);
   g_clear_object (&f->cache);
   g_clear_pointer (&f->forward, lychee_forward_free);
   g_clear_pointer (&f->executor, lychee_executor_unref);
@@ -135,6 +144,32 @@ fidelity_close (Fidelity *f)
   g_clear_pointer (&f->measured, g_free);
   g_clear_pointer (&f->budgets, g_free);
   g_clear_pointer (&f->text_path, g_free);
+}
+
+/* Keeps the queries that the cache's indices have been shown in the last pass, of @n tokens. */
+static void
+keep_seen (Fidelity *f, guint n)
+{
+  guint end = lychee_cache_get_length (f->cache);
+
+  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
+    const LycheeIndex *index =
+        lychee_cache_get_index (f->cache, i / f->n_kv_heads, i % f->n_kv_heads);
+    PolicyQueriesSeen *seen = &f->seen[i];
+
+    if (!index || !index->seen)
+      continue;
+    for (guint row = end - n; row < end; row++) {
+      guint place = row / LYCHEE_INDEX_QUERY_STEP % LYCHEE_QUERIES_SEEN;
+      float q[256];
+
+      if (index->seen->end[place] != row + 1)
+        continue;
+      index->kernels->f16_to_f32 (index->seen->q + (gsize) place * f->head_dim, q, f->head_dim);
+      g_array_append_val (seen->rows, row);
+      g_array_append_vals (seen->q, q, f->head_dim);
+    }
+  }
 }
 
 void
@@ -152,6 +187,7 @@ fidelity_read (Fidelity *f, guint n_tokens)
     if (!lychee_forward_run (f->forward, f->cache, &g_array_index (f->ids, gint32, at), n,
             LYCHEE_OUTPUT_NONE, NULL, NULL, &error))
       bench_fail ("%s", error->message);
+    keep_seen (f, n);
     at += n;
   }
 }
@@ -174,6 +210,7 @@ fidelity_new_bank (Fidelity *f, const Policy *policy, gboolean only_measured)
       .seed = i,
       .item_ends = (const guint *) (gpointer) f->item_ends->data,
       .n_item_ends = f->item_ends->len,
+      .seen = &f->seen[i],
     };
 
     if (!only_measured || f->measured[i / f->n_kv_heads])

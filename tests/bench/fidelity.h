@@ -32,9 +32,10 @@ typedef struct {
   LycheeForward *forward;
   LycheeCache *cache;
   guint n_layers, n_kv_heads, group, head_dim;
-  GArray *ids;        /* of gint32: the text */
-  GArray *item_ends;  /* of guint: where its chunks end, by the chunker */
-  gboolean *measured; /* [n_layers] */
+  GArray *ids;             /* of gint32: the text */
+  GArray *item_ends;       /* of guint: where its chunks end, by the chunker */
+  gboolean *measured;      /* [n_layers] */
+  PolicyQueriesSeen *seen; /* [n_layers][n_kv_heads] */
 } Fidelity;
 
 /* Loads model and text; exits with a message on error. @layers: "all" or a list. */

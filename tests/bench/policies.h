@@ -18,6 +18,12 @@ G_BEGIN_DECLS
  *   of exp (bound).
  * - The last unit is cut where the budget ends, so that each policy reads all that it may. */
 
+/* Queries that were asked while the text was read: what an index may see of them. */
+typedef struct {
+  GArray *rows; /* of guint: where, ascending */
+  GArray *q;    /* of float [query][head_dim] */
+} PolicyQueriesSeen;
+
 /* Of one layer and KV head. */
 typedef struct {
   guint head_dim;
@@ -27,6 +33,7 @@ typedef struct {
   guint32 seed;
   const guint *item_ends; /* where the text's chunks end, ascending */
   guint n_item_ends;
+  const PolicyQueriesSeen *seen; /* (nullable) */
 } PolicySpec;
 
 /* Queries that share a choice. */

@@ -21,6 +21,7 @@ typedef struct {
   LycheeIndex *index;
   LycheeSelection *selection;
   LycheeIndexQuery query; /* the last one */
+  guint n_seen;           /* queries that the index was shown */
 } IndexState;
 
 static gpointer
@@ -85,6 +86,22 @@ index_next (const IndexState *state)
   return MAX (lychee_index_get_end (state->index), state->spec.sinks);
 }
 
+/* Shows the index those queries that were asked before row @end. */
+static void
+observe (IndexState *state, guint end)
+{
+  const PolicyQueriesSeen *seen = state->spec.seen;
+
+  for (; seen && state->n_seen < seen->rows->len; state->n_seen++) {
+    guint row = g_array_index (seen->rows, guint, state->n_seen);
+
+    if (row >= end)
+      break;
+    lychee_index_observe (state->index, row,
+        &g_array_index (seen->q, float, (gsize) state->n_seen * state->spec.head_dim));
+  }
+}
+
 static void
 append (IndexState *state, const LycheeRows *rows, guint end)
 {
@@ -105,6 +122,7 @@ index_feed (gpointer data, const LycheeRows *rows, guint n_tokens)
 
     if (end + state->spec.window > n_tokens)
       break;
+    observe (state, end + state->spec.window);
     append (state, rows, end);
   }
 }
@@ -117,6 +135,7 @@ index_build (gpointer data, const LycheeRows *rows, guint n_tokens)
   if (n_tokens <= index_next (state) + state->spec.window)
     return;
   append (state, rows, n_tokens - state->spec.window);
+  observe (state, n_tokens);
   lychee_tree_rebuild (state->index, rows);
 }
 

@@ -95,12 +95,12 @@ static gpointer
 talk (gpointer user_data)
 {
   Run *run = user_data;
+  g_autoptr (GstCaps) caps = gst_caps_from_string ("text/x-raw, format=(string)utf8");
   GstSegment segment;
 
   gst_segment_init (&segment, GST_FORMAT_TIME);
   gst_pad_send_event (run->sink, gst_event_new_stream_start ("talk"));
-  gst_pad_send_event (
-      run->sink, gst_event_new_caps (gst_caps_from_string ("text/x-raw, format=(string)utf8")));
+  gst_pad_send_event (run->sink, gst_event_new_caps (caps));
   gst_pad_send_event (run->sink, gst_event_new_segment (&segment));
   for (guint i = 0;; i++) {
     char *line = g_strdup_printf ("Item %u: the %s of plot %u has to be seen to.\n", i,

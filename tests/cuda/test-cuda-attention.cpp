@@ -309,9 +309,9 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
   std::vector<double> density = densities (z, count);
   for (size_t i = 0; i < n; i++)
     choices.push_back (Choice{ density[i], count[i], (int) i });
-  double open =
-      std::min (beam > 0 ? beam * budget : LYCHEE_OPEN_ROWS + (double) LYCHEE_OPEN_BEAM * budget,
-          (double) total);
+  double open = std::min (
+      beam > 0 ? beam * budget : LYCHEE_OPEN_ROWS (index.dim) + (double) LYCHEE_OPEN_BEAM * budget,
+      (double) total);
   std::vector<int> opened = choose (choices, (int) ceil (open), true);
   for (size_t i = 0; i < n; i++)
     for (size_t l = 0; opened[i] && l < index.nodes[i].leaves.size (); l++) {
@@ -330,7 +330,8 @@ search_reference (const Index &index, const std::vector<const float *> &queries,
         x = 0;
         for (int d = 0; d < index.dim; d++)
           x += (double) queries[q][d] * queries[q][d];
-        leaf_rank[q].push_back (leaf_z[q].back () + 2 * scale * sqrt (x) * leaf.spread);
+        leaf_rank[q].push_back (
+            leaf_z[q].back () + LYCHEE_LEAF_SPREADS * scale * sqrt (x) * leaf.spread);
       }
     }
   found.scored += leaves.size ();
