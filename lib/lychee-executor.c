@@ -20,8 +20,8 @@ struct _LycheeExecutor {
 
   GMutex lock;
   GCond turn;
-  guint64 next_ticket;
-  guint64 now_serving;
+  GQueue waiting; /* of whoever waits for a turn, in order; their stacks */
+  gboolean busy;
   LycheeContention contention;
   guint8 *work;
   gsize work_size;
@@ -140,23 +140,45 @@ count_preemptions (void)
   return getrusage (RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-void
-lychee_executor_begin (LycheeExecutor *executor)
+static void
+wake (GCancellable *cancellable, LycheeExecutor *executor)
 {
-  guint64 ticket;
+  g_mutex_lock (&executor->lock);
+  g_cond_broadcast (&executor->turn);
+  g_mutex_unlock (&executor->lock);
+}
+
+gboolean
+lychee_executor_begin (LycheeExecutor *executor, GCancellable *cancellable, GError **error)
+{
+  GList turn = { NULL };
+  gulong id =
+      cancellable ? g_cancellable_connect (cancellable, G_CALLBACK (wake), executor, NULL) : 0;
+  gboolean cancelled;
 
   g_mutex_lock (&executor->lock);
-  ticket = executor->next_ticket++;
-  while (ticket != executor->now_serving)
+  g_queue_push_tail_link (&executor->waiting, &turn);
+  while (!(cancelled = g_cancellable_is_cancelled (cancellable)) &&
+         (executor->busy || executor->waiting.head != &turn))
     g_cond_wait (&executor->turn, &executor->lock);
+  g_queue_unlink (&executor->waiting, &turn);
+  if (cancelled)
+    g_cond_broadcast (&executor->turn); /* it may have been the next */
+  else
+    executor->busy = TRUE;
   g_mutex_unlock (&executor->lock);
+  if (cancellable)
+    g_cancellable_disconnect (cancellable, id);
+  if (cancelled)
+    g_set_error_literal (error, G_IO_ERROR, G_IO_ERROR_CANCELLED, "Cancelled");
+  return !cancelled;
 }
 
 void
 lychee_executor_end (LycheeExecutor *executor)
 {
   g_mutex_lock (&executor->lock);
-  executor->now_serving++;
+  executor->busy = FALSE;
   g_cond_broadcast (&executor->turn);
   g_mutex_unlock (&executor->lock);
 }

@@ -20,8 +20,10 @@ void lychee_executor_unref (LycheeExecutor *executor);
 guint lychee_executor_get_n_threads (LycheeExecutor *executor);
 
 /* Waits for the caller's turn; what is the executor's, and whatever else its users share, is the
- * caller's until lychee_executor_end (). */
-void lychee_executor_begin (LycheeExecutor *executor);
+ * caller's until lychee_executor_end (). FALSE with G_IO_ERROR_CANCELLED: it was not waited for,
+ * and there is nothing to end. */
+gboolean lychee_executor_begin (
+    LycheeExecutor *executor, GCancellable *cancellable, GError **error);
 void lychee_executor_end (LycheeExecutor *executor);
 
 /* In the caller's turn. Errors: G_IO_ERROR_CANCELLED, taken note of between any two nodes;

@@ -467,7 +467,8 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
   set_positions (f, cache, n);
-  lychee_executor_begin (f->graphs->executor);
+  if (!lychee_executor_begin (f->graphs->executor, cancellable, error))
+    return FALSE;
   ok = run (f, cache, ids, n, output, wants_result, cancellable, error);
   lychee_executor_end (f->graphs->executor);
   if (!ok)

@@ -100,6 +100,51 @@ test_environment (void)
   lychee_executor_unref (executor);
 }
 
+typedef struct {
+  LycheeExecutor *executor;
+  GCancellable *cancellable;
+  GError *error;
+} Waiter;
+
+static gpointer
+take_turn (gpointer user_data)
+{
+  Waiter *waiter = user_data;
+
+  if (lychee_executor_begin (waiter->executor, waiter->cancellable, &waiter->error))
+    lychee_executor_end (waiter->executor);
+  return NULL;
+}
+
+/* Who is cancelled does not wait for a turn, wherever in the row; those behind get theirs. */
+static void
+test_cancel (void)
+{
+  LycheeExecutor *executor = lychee_executor_get (1);
+  g_autoptr (GCancellable) cancellable = g_cancellable_new ();
+  Waiter waiters[3] = { { executor, NULL, NULL }, { executor, cancellable, NULL },
+    { executor, NULL, NULL } };
+  GThread *threads[3];
+
+  g_assert_true (lychee_executor_begin (executor, NULL, NULL));
+  for (guint i = 0; i < 3; i++)
+    threads[i] = g_thread_new ("waiter", take_turn, &waiters[i]);
+  g_cancellable_cancel (cancellable);
+  g_thread_join (threads[1]); /* nobody has ended */
+  g_assert_error (waiters[1].error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+  g_clear_error (&waiters[1].error);
+  g_assert_false (lychee_executor_begin (executor, cancellable, NULL));
+
+  lychee_executor_end (executor);
+  g_thread_join (threads[0]);
+  g_thread_join (threads[2]);
+  g_assert_no_error (waiters[0].error);
+  g_assert_no_error (waiters[2].error);
+  g_assert_true (lychee_executor_begin (executor, NULL, NULL));
+  lychee_executor_end (executor);
+  lychee_executor_unref (executor);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -109,5 +154,6 @@ main (int argc, char **argv)
   g_test_add_func ("/executor/calm-again", test_calm_again);
   g_test_add_func ("/executor/shared", test_shared);
   g_test_add_func ("/executor/environment", test_environment);
+  g_test_add_func ("/executor/cancel", test_cancel);
   return g_test_run ();
 }
