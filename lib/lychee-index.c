@@ -155,7 +155,11 @@ cut (LycheeIndex *index, const LycheeRows *rows, guint begin, guint end)
       index->seen->end[i] = 0;
   if (index->end <= index->begin) {
     index->begin = index->end = 0;
-    index->n_made = 0; /* what comes makes the same index as in a new one */
+    /* What comes makes the same index as in a new one. */
+    index->n_made = 0;
+    if (index->seen)
+      index->bytes -= lychee_queries_seen_size (index->params.head_dim);
+    g_clear_pointer (&index->seen, g_free);
   }
 }
 
