@@ -474,6 +474,10 @@ test_levels (void)
   Log log = { 0 };
   guint few[GST_LEVEL_COUNT];
 
+#ifdef __SANITIZE_ADDRESS__
+  g_test_skip ("GStreamer never frees the lists of log functions that it replaces");
+  return;
+#endif
   g_mutex_init (&log.lock);
   gst_debug_set_active (TRUE);
   gst_debug_remove_log_function (gst_debug_log_default);
