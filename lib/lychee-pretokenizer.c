@@ -129,6 +129,22 @@ settle (LycheePretokenizer *self, const gsize *ends, guint n_ends)
   self->newline = self->newline > done ? self->newline - done : 0;
 }
 
+/* @c is one character more of what is pending, in the state that it has led to, before which there
+ * were @n ends: how many there are with it. Numbers end after @max_digits. */
+static guint
+take (LycheePretokenizer *self, gunichar c, guint n_bytes, guint max_digits, gsize *ends, guint n)
+{
+  self->length += n_bytes;
+  if (self->state == STATE_SPACE && is_newline (c))
+    self->newline = self->length;
+  if (self->state == STATE_NUMBER && self->n_digits == max_digits) {
+    ends[n++] = self->length;
+    self->state = STATE_START;
+  }
+  settle (self, ends, n);
+  return n;
+}
+
 /* @c after a lone run of white space that ends with it: in `\s+(?!\S)` the last space is left for
  * the word that follows. Gives the end before that space; pending is then that one space. */
 static guint
@@ -318,15 +334,7 @@ llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n
     begin (self, c, char_class, STATE_OTHER_ONE);
     break;
   }
-  self->length += n_bytes;
-  if (self->state == STATE_SPACE && is_newline (c))
-    self->newline = self->length;
-  if (self->state == STATE_NUMBER && self->n_digits == max_digits) {
-    ends[n++] = self->length;
-    self->state = STATE_START;
-  }
-  settle (self, ends, n);
-  return n;
+  return take (self, c, n_bytes, max_digits, ends, n);
 }
 
 /* A letter or mark is the first of a word, but for the one character that may stand before it. */
@@ -471,15 +479,7 @@ gpt4o_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_
     begin_word (self, c, char_class, n_bytes);
     break;
   }
-  self->length += n_bytes;
-  if (self->state == STATE_SPACE && is_newline (c))
-    self->newline = self->length;
-  if (self->state == STATE_NUMBER && self->n_digits == max_digits) {
-    ends[n++] = self->length;
-    self->state = STATE_START;
-  }
-  settle (self, ends, n);
-  return n;
+  return take (self, c, n_bytes, max_digits, ends, n);
 }
 
 guint

@@ -247,62 +247,89 @@ write_byte (const char *path, gsize at, guint8 value)
   g_assert_cmpint (fclose (file), ==, 0);
 }
 
+/* A session that was saved, what the file has, and another session, which altered files are loaded
+ * into. */
+typedef struct {
+  LycheeSession *live;
+  char *before; /* that it answers */
+  char *path;
+  guint8 *data; /* [size] */
+  gsize size;
+} Saved;
+
+static void
+saved_init (Saved *saved, guint n_chunks)
+{
+  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
+
+  saved->live = new_session (LYCHEE_GRANULARITY_TOKEN);
+  read_chunks (session, 0, n_chunks);
+  read_chunks (saved->live, 50, 5);
+  saved->before = ask_text (saved->live, 20);
+  saved->path = save (session);
+  g_assert_true (g_file_get_contents (saved->path, (char **) &saved->data, &saved->size, NULL));
+}
+
+/* The live session is as it was. */
+static void
+saved_clear (Saved *saved)
+{
+  g_autofree char *after = ask_text (saved->live, 20);
+
+  g_assert_cmpstr (saved->before, ==, after);
+  g_object_unref (saved->live);
+  g_free (saved->before);
+  g_free (saved->path);
+  g_free (saved->data);
+}
+
 /* Any byte altered, any cut, anything added: refused, and the session is as it was. */
 static void
 test_mutated (void)
 {
-  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autofree char *path = NULL, *before = NULL, *after = NULL;
-  g_autofree guint8 *data = NULL;
-  gsize size;
+  Saved saved;
 
-  read_chunks (session, 0, 10);
-  read_chunks (live, 50, 5);
-  before = ask_text (live, 20);
-  path = save (session);
-  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  saved_init (&saved, 10);
   for (guint i = 0; i < MUTATIONS; i++) {
     g_autofree guint8 *mutated = NULL;
     g_autofree char *file = NULL, *why = NULL;
-    gsize n = size, at = g_test_rand_int_range (0, size);
+    gsize n = saved.size, at = g_test_rand_int_range (0, saved.size);
 
     if (i % 3 == 0) /* the beginning and the end, where there is most to go wrong */
-      at = i % 2 ? at % 4096 : size - 1 - at % 2048;
+      at = i % 2 ? at % 4096 : saved.size - 1 - at % 2048;
     if (i % 10 > 2) {
-      guint8 altered = data[at] ^ 1 << g_test_rand_int_range (0, 8);
+      guint8 altered = saved.data[at] ^ 1 << g_test_rand_int_range (0, 8);
 
       why = g_strdup_printf ("altered at %zu", at);
-      write_byte (path, at, altered);
-      assert_refused (live, path, why);
-      write_byte (path, at, data[at]);
+      write_byte (saved.path, at, altered);
+      assert_refused (saved.live, saved.path, why);
+      write_byte (saved.path, at, saved.data[at]);
       continue;
     }
-    mutated = g_memdup2 (data, size);
+    mutated = g_memdup2 (saved.data, saved.size);
     if (i % 10 == 1) {
       n = at;
       why = g_strdup_printf ("cut to %zu bytes", n);
     } else {
-      n = at + (size - at) / 2;
-      memmove (mutated + at, mutated + n, size - n);
-      n = at + size - n;
+      n = at + (saved.size - at) / 2;
+      memmove (mutated + at, mutated + n, saved.size - n);
+      n = at + saved.size - n;
       why = g_strdup_printf ("without bytes from %zu on", at);
-      if (n == size)
+      if (n == saved.size)
         continue;
     }
     file = write_file (mutated, n);
-    assert_refused (live, file, why);
+    assert_refused (saved.live, file, why);
   }
   {
-    g_autofree guint8 *longer = g_malloc0 (size + 1);
+    g_autofree guint8 *longer = g_malloc0 (saved.size + 1);
     g_autofree char *file = NULL;
 
-    memcpy (longer, data, size);
-    file = write_file (longer, size + 1);
-    assert_refused (live, file, "one byte longer");
+    memcpy (longer, saved.data, saved.size);
+    file = write_file (longer, saved.size + 1);
+    assert_refused (saved.live, file, "one byte longer");
   }
-  after = ask_text (live, 20);
-  g_assert_cmpstr (before, ==, after);
+  saved_clear (&saved);
 }
 
 /* The checksums of a file set right, as somebody would who means harm. */
@@ -492,20 +519,12 @@ assert_harmless (const char *path, const char *why)
 static void
 test_numbers (void)
 {
-  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autofree char *path = NULL, *before = NULL, *after = NULL;
-  g_autofree guint8 *data = NULL;
-  gsize size;
+  Saved saved;
 
-  read_chunks (session, 0, 40);
-  read_chunks (live, 50, 5);
-  before = ask_text (live, 20);
-  path = save (session);
-  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
+  saved_init (&saved, 40);
   for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
     for (guint right = 0; right < 2; right++) {
-      g_autofree guint8 *altered = g_memdup2 (data, size);
+      g_autofree guint8 *altered = g_memdup2 (saved.data, saved.size);
       guint8 *at = numbers[i].where == HEADER ? altered : find_section (altered, numbers[i].where);
       guint64 value = 0;
       g_autofree char *file = NULL;
@@ -516,15 +535,14 @@ test_numbers (void)
       value += numbers[i].value;
       memcpy (at, &value, numbers[i].width);
       if (right)
-        set_checksums (altered, size);
-      file = write_file (altered, size);
+        set_checksums (altered, saved.size);
+      file = write_file (altered, saved.size);
       if (right && numbers[i].harmless)
         assert_harmless (file, numbers[i].name);
       else
-        assert_refused (live, file, numbers[i].name);
+        assert_refused (saved.live, file, numbers[i].name);
     }
-  after = ask_text (live, 20);
-  g_assert_cmpstr (before, ==, after);
+  saved_clear (&saved);
 }
 
 /* A file of the given sections of another one, in that order, with checksums that are right. */
@@ -566,33 +584,26 @@ arrange (const guint8 *data, const guint *order, guint n)
 static void
 test_sections (void)
 {
-  g_autoptr (LycheeSession) session = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autoptr (LycheeSession) live = new_session (LYCHEE_GRANULARITY_TOKEN);
-  g_autofree char *path = NULL, *before = NULL, *after = NULL;
-  g_autofree guint8 *data = NULL;
+  Saved saved;
   g_autofree guint *order = NULL;
   guint64 table;
   guint32 n;
-  gsize size;
 
-  read_chunks (session, 0, 40);
-  read_chunks (live, 50, 5);
-  before = ask_text (live, 20);
-  path = save (session);
-  g_assert_true (g_file_get_contents (path, (char **) &data, &size, NULL));
-  memcpy (&table, data + TABLE_AT, 8);
-  memcpy (&n, data + N_AT, 4);
+  saved_init (&saved, 40);
+  memcpy (&table, saved.data + TABLE_AT, 8);
+  memcpy (&n, saved.data + N_AT, 4);
   order = g_new (guint, n + 1);
   for (guint i = 0; i < n; i++)
     order[i] = i;
   {
-    g_autoptr (GByteArray) same = arrange (data, order, n);
+    g_autoptr (GByteArray) same = arrange (saved.data, order, n);
 
-    g_assert_cmpmem (same->data, same->len, data, size); /* so it is the altering that is refused */
+    g_assert_cmpmem (
+        same->data, same->len, saved.data, saved.size); /* so it is the altering that is refused */
   }
   for (guint i = 0; i < n; i++) {
     g_autofree char *why = g_strdup_printf ("section %u", i), *file = NULL;
-    g_autofree guint8 *swapped = g_memdup2 (data, size);
+    g_autofree guint8 *swapped = g_memdup2 (saved.data, saved.size);
     guint8 kind[8], *entry = swapped + table + SECTION_SIZE * i;
     g_autoptr (GByteArray) without = NULL, doubled = NULL, moved = NULL;
     guint64 end;
@@ -600,20 +611,20 @@ test_sections (void)
     /* Left out. */
     for (guint j = i; j + 1 < n; j++)
       order[j] = j + 1;
-    without = arrange (data, order, n - 1);
+    without = arrange (saved.data, order, n - 1);
     file = write_file (without->data, without->len);
-    assert_refused (live, file, why);
+    assert_refused (saved.live, file, why);
     /* Doubled, the second at the end. */
     for (guint j = 0; j < n; j++)
       order[j] = j;
     order[n] = i;
-    doubled = arrange (data, order, n + 1);
+    doubled = arrange (saved.data, order, n + 1);
     g_free (write_file (doubled->data, doubled->len));
     assert_harmless (file, why);
     /* In another place. */
     order[i] = 0;
     order[0] = i;
-    moved = arrange (data, order, n);
+    moved = arrange (saved.data, order, n);
     g_free (write_file (moved->data, moved->len));
     assert_harmless (file, why);
     order[0] = 0;
@@ -623,28 +634,27 @@ test_sections (void)
       memcpy (kind, entry, 8);
       memcpy (entry, entry + SECTION_SIZE, 8);
       memcpy (entry + SECTION_SIZE, kind, 8);
-      set_checksums (swapped, size);
-      g_free (write_file (swapped, size));
+      set_checksums (swapped, saved.size);
+      g_free (write_file (swapped, saved.size));
       assert_harmless (file, why);
     }
     /* The file ends where the section does, and one byte before and behind. */
     end = table;
     if (i + 1 < n)
-      memcpy (&end, data + table + SECTION_SIZE * (i + 1) + OFFSET, 8);
+      memcpy (&end, saved.data + table + SECTION_SIZE * (i + 1) + OFFSET, 8);
     for (gint more = -1; more <= 1; more++) {
-      g_autofree guint8 *cut = g_memdup2 (data, end + more);
+      g_autofree guint8 *cut = g_memdup2 (saved.data, end + more);
       guint64 length = end + more;
 
       g_free (write_file (cut, length));
-      assert_refused (live, file, why);
+      assert_refused (saved.live, file, why);
       memcpy (cut + 16, &length, 8);
       set_checksums (cut, length);
       g_free (write_file (cut, length));
-      assert_refused (live, file, why);
+      assert_refused (saved.live, file, why);
     }
   }
-  after = ask_text (live, 20);
-  g_assert_cmpstr (before, ==, after);
+  saved_clear (&saved);
 }
 
 /* A file that says to be far larger than any disk is refused at once, whatever it says of itself.
