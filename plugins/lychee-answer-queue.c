@@ -680,6 +680,19 @@ lychee_answer_queue_release (
   g_mutex_unlock (&queue->lock);
 }
 
+void
+lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until)
+{
+  g_mutex_lock (&queue->lock);
+  for (GList *l = queue->waiting.head; l != NULL; l = l->next) {
+    LycheeJob *job = l->data;
+
+    job->until = MIN (job->until, until);
+  }
+  g_cond_broadcast (&queue->changed);
+  g_mutex_unlock (&queue->lock);
+}
+
 guint
 lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id)
 {

@@ -58,6 +58,8 @@ gboolean lychee_answer_queue_ask (
 typedef void (*LycheeRenewFunc) (LycheeAsk *ask, gpointer user_data);
 void lychee_answer_queue_release (
     LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);
+/* None waits longer than to @until. */
+void lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until);
 /* Ends the answers with @id, or all of them (NULL); returns how many. */
 guint lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id);
 /* Takes @ask back if its answer has not begun, without a word. */

@@ -1071,11 +1071,45 @@ test_backlog (void)
   test_chain_clear (&chain);
 }
 
+/* What is asked before anything has been read, as while the model is loaded, waits for the first
+ * words: nobody says that nothing was said. */
+static void
+test_first_words (void)
+{
+  Drains drains = { .lose = TRUE }; /* it is not for them that it waits */
+  GstElement *indexer;
+  GstMessage *message;
+  GstPad *pad;
+  gulong blocked;
+  Chain chain;
+
+  test_chain_init (&chain,
+      "lycheetokenizer model=MODEL ! lycheechunker detector=structure ! queue max-size-time=0 ! "
+      "lycheeindexer name=i ! lycheedecoder name=d prompt=\"\" max-tokens=4",
+      TEST_TEXT_CAPS);
+  watch_drains (&chain, &drains);
+  blocked = add_probe (&chain, "i", "sink", GST_PAD_PROBE_TYPE_BLOCK_DOWNSTREAM, block, NULL);
+  test_chain_say_much (&chain, 0, 5);
+  g_free (ask (&chain, "What is said?", NULL));
+  indexer = test_chain_get (&chain, "i");
+  pad = gst_element_get_static_pad (indexer, "sink");
+  gst_pad_remove_probe (pad, blocked);
+  message = wait_answer (&chain, "1", NULL);
+  g_assert_cmpstr (test_get_string (message, "finish"), !=, "empty");
+  g_assert_cmpuint (test_get_uint (message, "transcript-tokens"), >, 0);
+  gst_message_unref (message);
+  gst_object_unref (pad);
+  gst_object_unref (indexer);
+  end (&chain);
+  test_chain_clear (&chain);
+}
+
 static void
 add_tests (void)
 {
   g_test_add_func ("/ask/backlog", test_backlog);
   g_test_add_func ("/ask/template", test_template);
+  g_test_add_func ("/ask/first-words", test_first_words);
   g_test_add_data_func ("/ask/last-words", GINT_TO_POINTER (DRAIN_ARRIVES), test_last_words);
   g_test_add_data_func ("/ask/last-words/late", GINT_TO_POINTER (DRAIN_IS_LOST), test_last_words);
   g_test_add_data_func (
