@@ -236,24 +236,30 @@ say_outcome (Chat *self, Asked *asked, const GstStructure *answer)
 {
   const char *finish = gst_structure_get_string (answer, "finish");
   const char *reason = gst_structure_get_string (answer, "reason");
+  g_autofree char *time = NULL;
+  guint64 until = GST_CLOCK_TIME_NONE;
   guint tokens = 0, transcript = 0;
   double seconds = 0;
 
   asked->over = TRUE;
   self->open--;
   gst_structure_get (answer, "answer-tokens", G_TYPE_UINT, &tokens, "transcript-tokens",
-      G_TYPE_UINT, &transcript, "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+      G_TYPE_UINT, &transcript, "seconds", G_TYPE_DOUBLE, &seconds, "time", G_TYPE_UINT64, &until,
+      NULL);
+  time = program_format_time (until, FALSE);
   if (reason != NULL)
     say_locked (self, "    (%s not answered: %s)", asked->id, reason);
   else if (tokens == 0 && g_str_equal (finish, "cancelled"))
     say_locked (self, "    (%s cancelled)", asked->id);
   else
-    say_locked (self, "    (%s %s: %u tokens in %.1f s, from %u of transcript)", asked->id,
+    /* On a slow machine reading may be far behind what is shown. */
+    say_locked (self, "    (%s %s: %u tokens in %.1f s, from %u of transcript%s%s)", asked->id,
         g_str_equal (finish, "stop")        ? "answered"
         : g_str_equal (finish, "length")    ? "cut at --max-tokens"
         : g_str_equal (finish, "cancelled") ? "cancelled"
                                             : "stopped, for it repeated itself",
-        tokens, seconds, transcript);
+        tokens, seconds, transcript, GST_CLOCK_TIME_IS_VALID (until) ? " up to " : "",
+        GST_CLOCK_TIME_IS_VALID (until) ? time : "");
 }
 
 static void
