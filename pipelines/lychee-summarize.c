@@ -66,9 +66,25 @@ show_progress (Run *run, const GstStructure *progress)
   g_mutex_unlock (&run->program.console.lock);
 }
 
+/* Before anything is read: what memory it will take. */
+static void
+print_memory (Run *run, const GstStructure *session)
+{
+  guint64 weights = 0, cache = 0, index = 0, available = 0;
+
+  gst_structure_get (session, "weights", G_TYPE_UINT64, &weights, "cache", G_TYPE_UINT64, &cache,
+      "index", G_TYPE_UINT64, &index, "available", G_TYPE_UINT64, &available, NULL);
+  if (available < G_MAXUINT64)
+    console_say (&run->program.console, "memory: ",
+        "%.0f MB for the model, at most %.0f MB for what is read; %.0f MB are available",
+        weights / 1e6, (cache + index) / 1e6, available / 1e6);
+}
+
 static gboolean
 on_posted (GstMessage *message, gpointer user_data)
 {
+  if (gst_message_has_name (message, "lychee-session"))
+    print_memory (user_data, gst_message_get_structure (message));
   if (!gst_message_has_name (message, "lychee-progress"))
     return FALSE;
   show_progress (user_data, gst_message_get_structure (message));

@@ -9,7 +9,6 @@
 #include "lychee-cpu-kernels.h"
 #include "lychee-model-private.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,18 +72,6 @@ bench_parse (
     bench->model_path = g_strdup (g_getenv ("LYCHEE_MODEL"));
   if (!bench->model_path)
     bench->model_path = g_strdup (LYCHEE_DEFAULT_MODEL);
-}
-
-double
-bench_log_sum_exp (const float *logits, guint n)
-{
-  double max = -INFINITY, sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    max = MAX (max, logits[i]);
-  for (guint i = 0; i < n; i++)
-    sum += exp (logits[i] - max);
-  return max + log (sum);
 }
 
 LycheeModel *
