@@ -36,7 +36,7 @@ bench_fail (const char *format, ...)
   va_list args;
 
   va_start (args, format);
-  fputs ("lychee-bench: ", stderr);
+  fputs ("lychee-bench: error: ", stderr);
   vfprintf (stderr, format, args);
   fputc ('\n', stderr);
   va_end (args);
@@ -222,6 +222,10 @@ main (int argc, char **argv)
     if (g_str_equal (argv[1], commands[i].name))
       return commands[i].run (argc - 1, argv + 1);
 
+  if (argc > 1 && g_str_equal (argv[1], "--version")) {
+    puts ("lychee-bench " PACKAGE_VERSION);
+    return 0;
+  }
   if (argc > 1 && !g_str_equal (argv[1], "--help") && !g_str_equal (argv[1], "-h"))
     bench_fail ("“%s” is not a command; see lychee-bench --help", argv[1]);
   puts ("Usage: lychee-bench COMMAND [--model FILE] [--threads N] [--json] ...\n\nCommands:");
