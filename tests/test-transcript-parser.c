@@ -165,8 +165,7 @@ static const Case cases[] = {
   { "vtt/tags-spoilt",
       "WEBVTT\n\n00:01.000 --> 00:02.000\na < b <3 <> <b c\n\n00:03.000 --> 00:04.000\n"
       "<00:00:03.500>late<c> word</c> <me@example.org> <foo>x</foo> <laughs>\n",
-      0,
-      "1.000-2.000 |a < b <3 <> <b c\n3.000-4.000 |late word <me@example.org> x <laughs>\n" },
+      0, "1.000-2.000 |a < b <3 <> <b c\n3.000-4.000 |late word <me@example.org> x <laughs>\n" },
   { "vtt/bad-settings", "WEBVTT\n\n00:01.000 --> 00:02.000 align: center foo\na\n", 0,
       "1.000-2.000 |a\n" },
   { "vtt/text-behind-settings",
