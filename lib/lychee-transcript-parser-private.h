@@ -101,6 +101,7 @@ LycheeTranscriptReader *lychee_transcript_reader_new_text (
 
 LycheeTranscriptReader *lychee_transcript_reader_new_ass (LycheeTranscriptOutput *output);
 LycheeTranscriptReader *lychee_transcript_reader_new_json (LycheeTranscriptOutput *output);
+LycheeTranscriptReader *lychee_transcript_reader_new_xml (LycheeTranscriptOutput *output);
 
 /* What one line shows a text to be; AUTO where it shows nothing. */
 LycheeTranscriptFormat lychee_transcript_format_of_line (const char *line);

@@ -386,12 +386,35 @@ warn (GstLycheeTranscriptParse *self)
   if (text->len > 0)
     GST_ELEMENT_WARNING (
         self, STREAM, DECODE, ("The transcript was repaired: %s.", text->str), (NULL));
+  if (report.fault != NULL)
+    GST_ELEMENT_WARNING (self, STREAM, DECODE,
+        ("The transcript is JSON that is broken at line %" G_GUINT64_FORMAT
+         ", character %" G_GUINT64_FORMAT ": %s. What could be read of it was read.",
+            report.fault_line, report.fault_column, report.fault),
+        (NULL));
   if (report.guessed)
     GST_ELEMENT_WARNING (self, STREAM, DECODE,
         ("The transcript is not UTF-8, and was read as %s, which is a guess: set the property "
          "encoding if that is wrong.",
             report.encoding),
         (NULL));
+}
+
+/* Whether something could be read of what is broken. */
+static gboolean
+is_readable (GstLycheeTranscriptParse *self)
+{
+  LycheeTranscriptReport report = self->report;
+
+  if (report.fault == NULL || report.cues > 0)
+    return TRUE;
+  GST_ELEMENT_ERROR (self, STREAM, DECODE,
+      ("The transcript is JSON that is broken at line %" G_GUINT64_FORMAT
+       ", character %" G_GUINT64_FORMAT ": %s. No words could be read of it: get or save it anew; "
+       "text that only begins like JSON is read with format=text.",
+          report.fault_line, report.fault_column, report.fault),
+      (NULL));
+  return FALSE;
 }
 
 GstFlowReturn
@@ -410,6 +433,8 @@ gst_lychee_transcript_parse_finish (GstLycheeTranscriptParse *self)
   if (ret == GST_FLOW_OK)
     ret = push_clean (self);
   note_stats (self);
+  if (!is_readable (self))
+    return GST_FLOW_ERROR;
   warn (self);
   return ret;
 }

@@ -546,6 +546,7 @@ test_split_broken (void)
     g_assert_null (lychee_model_new_from_file (first, &error));
     g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_OPEN);
     g_assert_nonnull (strstr (error->message, third));
+    g_assert_nonnull (strstr (error->message, "Part 3 of 3 is not beside"));
   }
   /* One is cut. */
   g_assert_true (g_file_set_contents (third, part, size - 100, NULL));
@@ -555,6 +556,7 @@ test_split_broken (void)
     g_assert_null (lychee_model_new_from_file (first, &error));
     g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_TRUNCATED);
     g_assert_nonnull (strstr (error->message, third));
+    g_assert_nonnull (strstr (error->message, "get it again"));
   }
   /* One is no part, or has too few tensors. */
   stranger = lychee_tiny_model_write (&other, dir, "many-00003-of-00003.gguf");

@@ -279,6 +279,18 @@ static const Case cases[] = {
       0,
       "62.000-? Ann Lee|Ann Lee: Good morning.\n?-? Ann Lee|All.\n65.000-? Bob|Bob: Hi.\n"
       "67.000-? Ann Lee|Ann Lee: So: yes.\n69.000-? Bob|Bob: Bye.\n" },
+  { "text/zoom", "[Ann Lee] 10:02:11\nHello.\nYou there?\n\n[Bob] 10:02:15\nYes.\n", 0,
+      "36131.000-? Ann Lee|Ann Lee: Hello.\n?-? Ann Lee|You there?\n36135.000-? Bob|Bob: Yes.\n" },
+  { "text/names-in-brackets",
+      "[Ann] One.\n[Bob] Two. [Laughter] Three.\n[Music]\n[Ann] Four.\n[Cat Lee] Five.\n", 0,
+      "?-? Ann|Ann: One.\n?-? Bob|Bob: Two. [Laughter] Three.\n?-? Bob|[Music]\n"
+      "?-? Ann|Ann: Four.\n?-? Cat Lee|Cat Lee: Five.\n" },
+  { "text/sounds-in-brackets", "[Music] One.\n[Thunder] Two.\n[Music] Three.\nFour.\n", 0,
+      "?-? |[Music] One.\n?-? |[Thunder] Two.\n?-? |[Music] Three.\n?-? |Four.\n" },
+  { "text/brackets-first", "[[inaudible]] We met.\n", 0, "?-? |[[inaudible]] We met.\n" },
+  { "text/quotation-first", "[\"We met\" is missing]\nThen?\n", 0,
+      "?-? |[\"We met\" is missing]\n?-? |Then?\n" },
+  { "text/box-first", "[] Buy bread.\n", 0, "?-? |[] Buy bread.\n" },
   { "text/name-and-time-is-speech", "Lunch 12:30\nSee you at 10:30\nThe end (3:4\nBus (12:15)\n", 0,
       "?-? |Lunch 12:30\n?-? |See you at 10:30\n?-? |The end (3:4\n?-? |Bus (12:15)\n" },
   { "text/time-and-name",
