@@ -76,13 +76,13 @@ test_main (int argc, char **argv, void (*add) (void))
   g_unsetenv ("LYCHEE_MODEL");
 
   tracer = test_find_leaks_tracer ();
-  before = tracer != NULL ? test_count_left (tracer) : 0;
+  before = tracer != NULL ? test_count_live (tracer) : 0;
   alarm (WATCHDOG);
   add ();
   status = g_test_run ();
   alarm (0);
-  if (status == 0 && tracer != NULL && test_count_left (tracer) > before)
-    g_error ("objects were left");
+  if (status == 0 && tracer != NULL)
+    test_assert_none_left (tracer, before);
   gst_clear_object (&tracer);
 
   g_clear_object (&model);
@@ -538,23 +538,44 @@ test_find_leaks_tracer (void)
   return leaks;
 }
 
-guint
-test_count_left (GstTracer *tracer)
+/* Calls @func with each object that is alive; how many there are. */
+static guint
+list_live (GstTracer *tracer, void (*func) (const GstStructure *object))
 {
   GstStructure *live = NULL;
   const GValue *list;
-  guint left;
+  guint n;
 
   g_signal_emit_by_name (tracer, "get-live-objects", &live);
   list = gst_structure_get_value (live, "live-objects-list");
-  left = gst_value_list_get_size (list);
-  for (guint i = 0; i < left; i++) {
-    const GstStructure *object = gst_value_get_structure (gst_value_list_get_value (list, i));
-    char *name = g_strdup_value_contents (gst_structure_get_value (object, "object"));
-
-    g_test_message ("left: %s", name);
-    g_free (name);
-  }
+  n = gst_value_list_get_size (list);
+  for (guint i = 0; i < n && func != NULL; i++)
+    func (gst_value_get_structure (gst_value_list_get_value (list, i)));
   gst_structure_free (live);
-  return left;
+  return n;
+}
+
+static void
+print_live (const GstStructure *object)
+{
+  g_autofree char *name = g_strdup_value_contents (gst_structure_get_value (object, "object"));
+
+  g_test_message ("alive: %s", name);
+}
+
+guint
+test_count_live (GstTracer *tracer)
+{
+  return list_live (tracer, NULL);
+}
+
+void
+test_assert_none_left (GstTracer *tracer, guint before)
+{
+  guint n = test_count_live (tracer);
+
+  if (n <= before)
+    return;
+  list_live (tracer, print_live);
+  g_error ("%u objects are alive, and %u were before", n, before);
 }

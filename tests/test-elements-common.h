@@ -98,7 +98,8 @@ void test_hold_clear (Hold *hold);
 /* GStreamer's leaks tracer, if there is one (transfer full), with the plugin loaded; and how many
  * objects are alive. That all tests together leave none is seen to by test_main(). */
 GstTracer *test_find_leaks_tracer (void);
-guint test_count_left (GstTracer *tracer);
+guint test_count_live (GstTracer *tracer);
+void test_assert_none_left (GstTracer *tracer, guint before);
 
 #define TEST_TEXT_CAPS "text/x-raw, format=(string)utf8"
 #define TEST_TIMEOUT (60 * GST_SECOND)

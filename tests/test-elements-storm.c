@@ -294,7 +294,7 @@ test_storm (gconstpointer data)
 {
   const Weather *weather = data;
   GstTracer *tracer = test_find_leaks_tracer ();
-  guint before = tracer != NULL ? test_count_left (tracer) : 0;
+  guint before = tracer != NULL ? test_count_live (tracer) : 0;
   g_autofree char *expected = NULL;
   guint expected_tokens;
   Storm storm;
@@ -326,7 +326,7 @@ test_storm (gconstpointer data)
   g_assert_cmpstr (storm.text, ==, expected);
   storm_end (&storm);
   if (tracer != NULL) {
-    g_assert_cmpuint (test_count_left (tracer), <=, before);
+    test_assert_none_left (tracer, before);
     gst_object_unref (tracer);
   }
 }
