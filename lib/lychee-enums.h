@@ -188,7 +188,8 @@ LYCHEE_API GType lychee_embedding_get_type (void);
 
 /**
  * LycheeChatFormat:
- * @LYCHEE_CHAT_FORMAT_UNKNOWN: none of the known ones
+ * @LYCHEE_CHAT_FORMAT_AUTO: the one of the model's file; what a session still has where that is
+ *   none of these
  * @LYCHEE_CHAT_FORMAT_PLAIN: no control tokens: base models
  * @LYCHEE_CHAT_FORMAT_CHATML: <|im_start|>role ... <|im_end|>
  * @LYCHEE_CHAT_FORMAT_LLAMA2: [INST] <<SYS>> ...
@@ -203,7 +204,7 @@ LYCHEE_API GType lychee_embedding_get_type (void);
  * How a model was trained to be spoken to.
  */
 typedef enum {
-  LYCHEE_CHAT_FORMAT_UNKNOWN,
+  LYCHEE_CHAT_FORMAT_AUTO,
   LYCHEE_CHAT_FORMAT_PLAIN,
   LYCHEE_CHAT_FORMAT_CHATML,
   LYCHEE_CHAT_FORMAT_LLAMA2,

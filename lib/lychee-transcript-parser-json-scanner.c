@@ -632,6 +632,21 @@ lychee_json_scanner_push (LycheeJsonScanner *scanner, const char *text, gsize le
   locate (scanner, text + length);
 }
 
+/* Of a string that nobody closed, what closes the object that it is in, and all around. */
+static void
+cut_closing (GString *string)
+{
+  gsize length = string->len;
+  gsize end = length;
+
+  while (length > 0 &&
+         (g_ascii_isspace (string->str[length - 1]) || strchr ("}],", string->str[length - 1])))
+    if (string->str[--length] == '}')
+      end = length;
+  if (end < string->len)
+    g_string_truncate (string, length);
+}
+
 void
 lychee_json_scanner_finish (LycheeJsonScanner *scanner)
 {
@@ -647,8 +662,11 @@ lychee_json_scanner_finish (LycheeJsonScanner *scanner)
   if (scanner->depth > 0 || scanner->passed > 0)
     note_fault (scanner, nothing,
         in_string ? "it ends here, within a string" : "it ends here, before all is closed");
-  if (in_string && !scanner->is_key)
+  if (in_string && !scanner->is_key) {
+    if (scanner->passed == 0)
+      cut_closing (scanner->string);
     end_string (scanner);
+  }
   scanner->state = STATE_VALUE;
   scanner->passed = 0;
   while (scanner->depth > 0)

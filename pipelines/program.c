@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,6 +113,7 @@ program_parse (
     { NULL },
   };
 
+  setlocale (LC_CTYPE, ""); /* --help is written in its encoding */
   program->console.err = stderr;
   if (program->console.line_end == NULL)
     program->console.line_end = "\n";

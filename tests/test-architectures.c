@@ -243,7 +243,13 @@ test_hostile (gconstpointer data)
     g_autoptr (GError) error = NULL;
 
     g_assert_null (lychee_model_new_from_file (cut, &error));
-    g_assert_nonnull (error);
+    if (n < 4) {
+      g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_FORMAT);
+    } else {
+      g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_TRUNCATED);
+      g_assert_nonnull (strstr (error->message, "get it again"));
+    }
+    g_assert_null (strchr (error->message, '\n'));
   }
   for (guint i = 0; i < 300; i++) {
     /* Keys and the tensor table lie around the vocabulary. */
