@@ -31,6 +31,7 @@ typedef struct {
   GDataInputStream *input;
   GCancellable *reading;
   gboolean quitting;
+  gboolean loading; /* said so */
   gboolean ended;
   GQueue later; /* lines of a standard input that is no terminal: asked at the end */
 
@@ -430,7 +431,12 @@ on_message (GstMessage *message, gpointer user_data)
 {
   Chat *self = user_data;
   guint64 behind = 0;
+  gboolean loading;
 
+  if (program_tells_of_loading (message, &loading) && loading && !self->loading) {
+    self->loading = TRUE;
+    note (self, "(The model is being loaded.)");
+  }
   if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
     return FALSE;
   if (gst_message_has_name (message, "lychee-answer")) {

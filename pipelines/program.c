@@ -207,6 +207,19 @@ on_posted (GstBus *bus, GstMessage *message, gpointer user_data)
   return GST_BUS_DROP;
 }
 
+gboolean
+program_tells_of_loading (GstMessage *message, gboolean *loading)
+{
+  g_autofree char *code = NULL;
+  GstProgressType type;
+
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_PROGRESS)
+    return FALSE;
+  gst_message_parse_progress (message, &type, &code, NULL);
+  *loading = type == GST_PROGRESS_TYPE_START || type == GST_PROGRESS_TYPE_CONTINUE;
+  return g_str_equal (code, "model");
+}
+
 static gboolean
 on_message (GstBus *bus, GstMessage *message, gpointer user_data)
 {
