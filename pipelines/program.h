@@ -29,7 +29,7 @@ typedef struct {
 
   /* The options */
   char *file; /* "-" is standard input */
-  char *source, *prompt, *model;
+  char *source, *prompt, *model, *prefill;
   gboolean verbose;
 
   Console console;
