@@ -264,6 +264,7 @@ place_rows (CudaWorker *w, guint first, guint n, GError **error)
   CudaBackend *b = get_backend (w);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   LycheeCudaUpkeep upkeep = {
+    .type = lychee_cuda_mirror_get_type (w->cache),
     .first = first,
     .n_rows = n,
     .pages = w->sequence.pages,
@@ -469,17 +470,6 @@ prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
   return TRUE;
 }
 
-static gboolean
-check_form (LycheeRowForm form, GError **error)
-{
-  if (form == LYCHEE_ROW_F16)
-    return TRUE;
-  g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-      "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
-      "cpu");
-  return FALSE;
-}
-
 /* A pass whose output @pass says. */
 static gboolean
 run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaShare *share,
@@ -496,8 +486,6 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaSha
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
-  if (!check_form (lychee_cache_get_form (cache), error))
-    return FALSE;
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend cannot read again what another backend let go of layers with a sliding "
@@ -518,6 +506,7 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaSha
   w->sequence.pages = w->pages->pdata;
   w->sequence.n_pages = w->pages->len;
   w->sequence.heads = NULL;
+  pass->type = lychee_cuda_mirror_get_type (cache);
   pass->n_sequences = 1;
   pass->sequences = &w->sequence;
   prepare_rope (w, pass);
@@ -589,8 +578,7 @@ cuda_hold (LycheeWorker *worker, LycheeCache *cache, GError **error)
   CudaWorker *w = (CudaWorker *) worker;
   guint length = lychee_cache_get_length (cache);
 
-  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16 || lychee_cache_is_bare (cache) ||
-      !lychee_cache_has_window (cache, length) ||
+  if (lychee_cache_is_bare (cache) || !lychee_cache_has_window (cache, length) ||
       !lychee_cuda_mirror_pages (get_backend (w)->cuda, w->worker, cache, 0, w->pages, error))
     return 0;
   return length;
@@ -620,8 +608,8 @@ static const LycheeBackendClass cuda_class = {
 };
 
 LycheeBackend *
-lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, LycheeRowForm form,
-    gboolean packed, gboolean *built, GError **error)
+lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, gboolean packed,
+    gboolean *built, GError **error)
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -632,8 +620,6 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, Lychee
 
   G_STATIC_ASSERT (LYCHEE_CUDA_MAX_TOKENS == LYCHEE_FORWARD_MAX_TOKENS);
   if (!cuda)
-    return NULL;
-  if (!check_form (form, error))
     return NULL;
   if (packed) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,

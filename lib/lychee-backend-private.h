@@ -45,6 +45,6 @@ struct _LycheeWorker {
 LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);
 /* @built: (out): whether there is a module for CUDA devices at all */
 LycheeBackend *lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeRowForm form, gboolean packed, gboolean *built, GError **error);
+    gboolean packed, gboolean *built, GError **error);
 
 G_END_DECLS

@@ -792,8 +792,8 @@ open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
 
   g_mutex_lock (&s->lock);
   if (!s->backend)
-    s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device,
-        lychee_cache_get_form (cache), needs_packed (s, cache), error);
+    s->backend = lychee_backend_new (
+        s->backend_type, s->model, s->threads, s->cuda_device, needs_packed (s, cache), error);
   ok = s->backend != NULL;
   if (ok && lychee_cache_get_packed (cache) &&
       lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA && !needs_packed (s, cache))

@@ -68,6 +68,8 @@ static const Pair pairs[] = {
   { "auto", LINE ("cpu") "max-tokens=8", LINE ("auto") "max-tokens=8" },
   { "chunks", MIXED ("cpu granularity=chunk", "", "cpu") "max-tokens=8 budget=128",
       MIXED ("cuda granularity=chunk", "", "cuda") "max-tokens=8 budget=128" },
+  { "q8_0", MIXED ("cpu cache-type=q8_0", "", "cpu") "max-tokens=8",
+      MIXED ("cuda cache-type=q8_0", "", "cuda") "max-tokens=8" },
   { "reads-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cpu", "", "cuda") "max-tokens=8" },
   { "answers-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cuda", "", "cpu") "max-tokens=8" },
 };
@@ -91,7 +93,7 @@ static const Placing placings[] = {
       MIXED ("cuda", " ! tee name=t  t. ! queue ! fakesink async=false  t. ! queue",
           "cuda") "max-tokens=8",
       FALSE },
-  { "q8_0", MIXED ("cpu cache-type=q8_0", "", "auto") "max-tokens=8", FALSE },
+  { "q8_0", MIXED ("cpu cache-type=q8_0", "", "auto") "max-tokens=8", TRUE },
 };
 
 typedef struct {
@@ -201,7 +203,6 @@ test_placing (gconstpointer data)
 static const struct {
   const char *name, *line, *part;
 } others[] = {
-  { "q8_0", MIXED ("auto cache-type=q8_0", "", "auto") "max-tokens=8", "q8_0" },
   { "packed", MIXED ("auto positions=packed", "", "auto") "max-tokens=8", "positions" },
 };
 

@@ -7,22 +7,23 @@
  * queries and 8 what rounding them to 16 bits lost: for one query group the tensor cores would be
  * half empty anyway, and logits and weights are exact to about 22 bits. */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-rows.cuh"
 
 #define ROWS 8
 #define WARPS 4
 #define THREADS (WARPS * 32)
 #define MAX_RESIDENT 4 /* more blocks of a processor at a time read no faster */
 
-template <typename T, int D> struct Shape {
+template <typename F, int D> struct Shape {
   static const int keys = D <= 128 ? 64 : 32; /* of a tile */
-  static const int stride = D + 8;            /* of a row in shared memory: no bank conflicts */
+  typedef LycheeTiles<F, D, keys> Tiles;
+  static const int stride = Tiles::stride;
   static const int p_stride = keys + 8;
   static const int warp_keys = keys / WARPS;
   static const int n_tiles = warp_keys / 8;               /* of 8 keys a warp in q k */
   static const int o_tiles = (D / 8 + WARPS - 1) / WARPS; /* of 8 dims a warp in p v */
-  static const int shared = (2 * ROWS * (stride + p_stride) + 4 * keys * stride) * 2 +
-                            3 * keys * 4 + 2 * WARPS * ROWS * 4;
+  static const int shared =
+      2 * ROWS * (stride + p_stride) * 2 + Tiles::size + 3 * keys * 4 + 2 * WARPS * ROWS * 4;
 };
 
 /* The queries of a block. */
@@ -105,26 +106,6 @@ get_row (const Keys &k, int i)
   return i < k.n_rows ? k.selected[i] : lychee_cuda_row (k.recent + i - k.n_rows, k.head, k.skip);
 }
 
-template <typename T, int D>
-__device__ __forceinline__ void
-load_tile (const LycheeCudaAttend &p, const Rows &r, const int *ids, T *k_tile, T *v_tile)
-{
-  typedef Shape<T, D> S;
-  const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
-  const void *const *pages = p.pages + (size_t) r.sequence * p.page_stride;
-
-  for (int i = threadIdx.x; i < S::keys * (D / 8); i += THREADS) {
-    int key = i / (D / 8), part = i % (D / 8) * 8, row = ids[key], there = row >= 0;
-    const T *from = static_cast<const T *> (pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
-                    p.layer_offset + 2 * r.kv_head * head_size +
-                    (size_t) (there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0) * D + part;
-
-    lychee_copy_async (k_tile + key * S::stride + part, from, there);
-    lychee_copy_async (v_tile + key * S::stride + part, from + head_size, there);
-  }
-  lychee_commit_copies ();
-}
-
 /* The values of coarse nodes, by weights that the search left. */
 template <int D>
 __device__ __forceinline__ void
@@ -193,19 +174,20 @@ attend_rest (const LycheeCudaAttend &p, const Rows &r, float *sums /* [ROWS][D +
   }
 }
 
-template <typename T, int D>
+template <typename F, int D>
 __global__ void
 __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
 {
-  typedef Shape<T, D> S;
+  typedef Shape<F, D> S;
+  typedef typename LycheeForm<F>::Type T;
   typedef LycheeElement<T> E;
   LYCHEE_DYNAMIC_SHARED (memory);
-  T *q_tile = reinterpret_cast<T *> (memory);  /* [2 ROWS][stride] queries, and what they lost */
-  T *p_tile = q_tile + 2 * ROWS * S::stride;   /* [2 ROWS][p_stride] weights, likewise */
-  T *k_tile = p_tile + 2 * ROWS * S::p_stride; /* [2][keys][stride] */
-  T *v_tile = k_tile + 2 * S::keys * S::stride;
-  int *ids = reinterpret_cast<int *> (v_tile + 2 * S::keys * S::stride); /* [3][keys] */
-  float *row_max = reinterpret_cast<float *> (ids + 3 * S::keys);        /* [WARPS][ROWS] */
+  T *q_tile = reinterpret_cast<T *> (memory); /* [2 ROWS][stride] queries, and what they lost */
+  T *p_tile = q_tile + 2 * ROWS * S::stride;  /* [2 ROWS][p_stride] weights, likewise */
+  unsigned char *tile_memory = reinterpret_cast<unsigned char *> (p_tile + 2 * ROWS * S::p_stride);
+  const typename S::Tiles tiles (tile_memory);
+  int *ids = reinterpret_cast<int *> (tile_memory + S::Tiles::size); /* [3][keys] */
+  float *row_max = reinterpret_cast<float *> (ids + 3 * S::keys);    /* [WARPS][ROWS] */
   float *row_sum = row_max + WARPS * ROWS;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   float m = -INFINITY, l = 0, o[S::o_tiles][4];
@@ -218,6 +200,9 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
     return;
   }
   Keys keys = find_keys (p, r, S::keys);
+  const void *const *pages = p.pages + (size_t) r.sequence * p.page_stride;
+  const size_t offset =
+      p.layer_offset + 2 * r.kv_head * lychee_cuda_part_size (LycheeForm<F>::type, D);
   size_t at = (size_t) blockIdx.x * r.total + r.at;
   int n_tiles = (keys.end - keys.begin + S::keys - 1) / S::keys;
   int own_row = p.step[r.sequence].first + r.offset + (r.row + g) / r.group;
@@ -251,25 +236,23 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
   for (int j = 0; j < S::o_tiles; j++)
     o[j][0] = o[j][1] = o[j][2] = o[j][3] = 0;
   __syncthreads ();
-  load_tile<T, D> (p, r, ids, k_tile, v_tile);
+  tiles.fetch (0, pages, offset, THREADS, [=] (int key) { return ids[key]; });
 
   for (int tile = 0; tile < n_tiles; tile++) {
-    const int *tile_ids = ids + tile % 3 * S::keys;
-    const T *k = k_tile + tile % 2 * S::keys * S::stride;
-    const T *v = v_tile + tile % 2 * S::keys * S::stride;
+    const int *tile_ids = ids + tile % 3 * S::keys, *next_ids = ids + (tile + 1) % 3 * S::keys;
+    const T *k = tiles.k.get (tile), *v = tiles.v.get (tile);
     float s[S::n_tiles][4], most = -INFINITY, sum = 0, before = m, base;
 
     lychee_wait_copies ();
     __syncthreads (); /* the tile is there, and nobody reads the one before any more */
     if (tile + 1 < n_tiles)
-      load_tile<T, D> (p, r, ids + (tile + 1) % 3 * S::keys,
-          k_tile + (tile + 1) % 2 * S::keys * S::stride,
-          v_tile + (tile + 1) % 2 * S::keys * S::stride);
+      tiles.fetch (tile + 1, pages, offset, THREADS, [=] (int key) { return next_ids[key]; });
     if (tile + 2 < n_tiles && (int) threadIdx.x < S::keys)
       ids[(tile + 2) % 3 * S::keys + threadIdx.x] =
           get_row (keys, keys.begin + (tile + 2) * S::keys + threadIdx.x);
+    tiles.finish (tile, THREADS);
 
-      /* Logits of this warp's keys. */
+    /* Logits of this warp's keys. */
 #pragma unroll
     for (int j = 0; j < S::n_tiles; j++)
       s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
@@ -367,7 +350,7 @@ __launch_bounds__ (THREADS, 1) attend_kernel (LycheeCudaAttend p)
   }
 }
 
-template <typename T, int D>
+template <typename F, int D>
 static int
 launch (const LycheeCudaAttend *p, cudaStream_t stream)
 {
@@ -375,19 +358,11 @@ launch (const LycheeCudaAttend *p, cudaStream_t stream)
   int n_blocks = (p->n_tokens + p->block_tokens - 1) / p->block_tokens;
   int tiles = (p->block_tokens * group + ROWS - 1) / ROWS;
   dim3 grid (p->n_splits + (p->selection ? p->n_rest_splits : 0), p->n_kv_heads, n_blocks * tiles);
-  int status = lychee_allow_shared (attend_kernel<T, D>, Shape<T, D>::shared);
+  int status = lychee_allow_shared (attend_kernel<F, D>, Shape<F, D>::shared);
 
   if (status)
     return status;
-  return lychee_launch (attend_kernel<T, D>, grid, THREADS, Shape<T, D>::shared, stream, *p);
-}
-
-template <typename T>
-static int
-launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
-{
-  return lychee_with_head_dim (
-      p->head_dim, [=] (auto dim) { return launch<T, decltype (dim)::value> (p, stream); });
+  return lychee_launch (attend_kernel<F, D>, grid, THREADS, Shape<F, D>::shared, stream, *p);
 }
 
 int
@@ -402,7 +377,7 @@ lychee_cuda_attend_blocks (int head_dim, size_t shared)
   int n = 0;
 
   lychee_with_head_dim (head_dim, [&] (auto dim) {
-    /* A block costs a KiB besides. */
+    /* A block costs a KiB besides. Those of Q8_0 are as large, or nearly. */
     n = (int) (shared / (Shape<__half, decltype (dim)::value>::shared + 1024));
     return 0;
   });
@@ -417,11 +392,9 @@ lychee_cuda_attend (const LycheeCudaAttend *p, cudaStream_t stream)
   if (p->n_splits < 1 || p->block_tokens < 1 || p->n_heads % p->n_kv_heads != 0 ||
       (p->separate && p->block_tokens != 1))
     return (int) cudaErrorInvalidValue;
-  if (p->type == LYCHEE_CUDA_F16)
-    return launch_dim<__half> (p, stream);
-  if (p->type == LYCHEE_CUDA_BF16)
-    return launch_dim<__nv_bfloat16> (p, stream);
-  return (int) cudaErrorInvalidValue;
+  return lychee_with_form_and_dim (p->type, p->head_dim, [=] (auto form, auto dim) {
+    return launch<decltype (form), decltype (dim)::value> (p, stream);
+  });
 }
 
 /* A block a query. */
@@ -471,6 +444,8 @@ lychee_cuda_merge (const LycheeCudaMerge *p, cudaStream_t stream)
     return lychee_launch (merge_kernel<__half>, rows, threads, 0, stream, *p);
   case LYCHEE_CUDA_BF16:
     return lychee_launch (merge_kernel<__nv_bfloat16>, rows, threads, 0, stream, *p);
+  case LYCHEE_CUDA_Q8_0:
+    break;
   }
   return (int) cudaErrorInvalidValue;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What goes over each element once: embedding, norms, rotation and storing, gates, conversions. */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-rows.cuh"
 
 #define THREADS 256
 
@@ -26,6 +26,8 @@ blocks_for (size_t n)
     typedef __nv_bfloat16 T;                                                                       \
     return call;                                                                                   \
   }                                                                                                \
+  case LYCHEE_CUDA_Q8_0:                                                                           \
+    break;                                                                                         \
   }                                                                                                \
   return (int) cudaErrorInvalidValue
 
@@ -108,8 +110,62 @@ lychee_cuda_rope_table (const LycheeCudaRopeTable *p, cudaStream_t stream)
       rope_table_kernel, blocks_for ((size_t) p->n_tokens * p->n_pairs), THREADS, 0, stream, *p);
 }
 
+/* Elements @first and @second of a row, where they are this thread's own: into the page's part, and
+ * for the host. */
+template <typename F> struct RowWriter {
+  static __device__ __forceinline__ void
+  write (char *part, int row, uint16_t *copy, int dim, bool mine, int first, int second, float x,
+      float y)
+  {
+    F *to = reinterpret_cast<F *> (part) + (size_t) row * dim;
+    F *host = reinterpret_cast<F *> (copy);
+
+    if (!mine)
+      return;
+    to[first] = host[first] = LycheeElement<F>::make (x);
+    to[second] = host[second] = LycheeElement<F>::make (y);
+  }
+};
+
+/* A warp a block of 32 values, as lychee_q8_encode () rounds them (lychee-cpu-kernels-private.h);
+ * all threads. */
+template <> struct RowWriter<LycheeQ8> {
+  static __device__ __forceinline__ void
+  write (char *part, int row, uint16_t *copy, int dim, bool mine, int first, int second, float x,
+      float y)
+  {
+    LYCHEE_SHARED (float, values, 256);
+    signed char *to = reinterpret_cast<signed char *> (part) + (size_t) row * dim;
+    __half *scales = reinterpret_cast<__half *> (part + (size_t) LYCHEE_CUDA_PAGE_TOKENS * dim) +
+                     row * lychee_cuda_scales (dim);
+    int lane = threadIdx.x % 32;
+
+    if (mine) {
+      values[first] = x;
+      values[second] = y;
+    }
+    __syncthreads ();
+    for (int block = threadIdx.x / 32; block < dim / 32; block += blockDim.x / 32) {
+      uint16_t *host = copy + block * LYCHEE_CUDA_BLOCK_UNITS;
+      float value = values[block * 32 + lane], size = fabsf (value);
+      bool bad = __any_sync (LYCHEE_ALL_LANES, !(size < INFINITY));
+      __half scale = __float2half_rn (bad ? NAN : lychee_warp_max (size) / 127);
+      float step = __half2float (scale), inverse = step > 0 ? 1 / step : 0;
+      float scaled = bad ? 0 : rintf (__fmul_rn (value, inverse));
+      signed char byte = (signed char) fminf (fmaxf (scaled, -127), 127);
+
+      to[block * 32 + lane] = byte;
+      reinterpret_cast<signed char *> (host + 1)[lane] = byte;
+      if (lane == 0) {
+        scales[block] = scale;
+        *reinterpret_cast<__half *> (host) = scale;
+      }
+    }
+  }
+};
+
 /* A block a token and head, a thread a pair of elements. */
-template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (LycheeCudaRope p)
+template <typename F> __global__ void __launch_bounds__ (128) rope_kernel (LycheeCudaRope p)
 {
   LYCHEE_SHARED (float, scratch, 32);
   int token = blockIdx.x, head = blockIdx.y, i = threadIdx.x, d = p.head_dim;
@@ -142,9 +198,7 @@ template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (Lyche
       y *= factor * norm[second];
     }
   }
-  if (!mine)
-    return;
-  if (rotates) {
+  if (mine && rotates) {
     const float *turn = p.table + ((size_t) token * (p.n_rot / 2) + i) * 2;
     float rotated = x * turn[0] - y * turn[1];
 
@@ -154,20 +208,21 @@ template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (Lyche
   if (is_query) {
     float *to = p.q + ((size_t) token * p.n_heads + head) * d;
 
-    to[first] = x;
-    to[second] = y;
+    if (mine) {
+      to[first] = x;
+      to[second] = y;
+    }
   } else {
     int row = p.separate ? p.step[token].first : p.step->first + token;
     void *const *pages = p.pages + (p.separate ? (size_t) token * p.page_stride : 0);
-    size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * d;
-    T *page = static_cast<T *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
-    T *to = page + (2 * kv_head + is_value) * head_size +
-            (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
-    T *copy = static_cast<T *> (p.copy) +
-              (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) * d;
+    LycheeCudaType type = LycheeForm<F>::type;
+    char *part = static_cast<char *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset +
+                 (size_t) (2 * kv_head + is_value) * lychee_cuda_part_size (type, d);
+    uint16_t *copy = p.copy + (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) *
+                                  lychee_cuda_row_units (type, d);
 
-    to[first] = copy[first] = LycheeElement<T>::make (x);
-    to[second] = copy[second] = LycheeElement<T>::make (y);
+    RowWriter<F>::write (
+        part, row & (LYCHEE_CUDA_PAGE_TOKENS - 1), copy, d, mine, first, second, x, y);
   }
 }
 
@@ -181,7 +236,9 @@ lychee_cuda_rope (const LycheeCudaRope *p, cudaStream_t stream)
     return 0;
   if (p->head_dim % 2 != 0 || p->head_dim > 256 || p->n_rot > p->head_dim || p->n_rot % 2 != 0)
     return (int) cudaErrorInvalidValue;
-  FOR_TYPE (p->type, lychee_launch (rope_kernel<T>, grid, threads, 0, stream, *p));
+  return lychee_with_form (p->type, p->head_dim, [=] (auto form) {
+    return lychee_launch (rope_kernel<decltype (form)>, grid, threads, 0, stream, *p);
+  });
 }
 
 __device__ __forceinline__ float

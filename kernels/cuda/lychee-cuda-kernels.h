@@ -12,7 +12,7 @@
 #include "lychee-cuda.h"
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
-#define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)
+static_assert (1 << LYCHEE_CUDA_PAGE_SHIFT == LYCHEE_CUDA_PAGE_TOKENS, "pages");
 
 /* What changes from pass to pass, in device memory, so that a captured graph stays right.
  *
@@ -81,10 +81,10 @@ typedef struct {
   const float *q_norm, *k_norm; /* [head_dim], or NULL */
   const float *table;           /* [n_tokens][n_rot / 2][2] */
   const LycheeCudaStep *step;
-  void *const *pages;  /* [pages], each [layers][n_kv_heads][K, V][page tokens][head_dim] */
-  size_t layer_offset; /* elements from a page's begin to the layer's */
+  void *const *pages;  /* [pages] */
+  size_t layer_offset; /* bytes from a page's begin to the layer's parts */
   float *q;            /* [n_tokens][n_heads][head_dim] */
-  void *copy;          /* [K, V][n_kv_heads][n_tokens][head_dim] */
+  uint16_t *copy;      /* [K, V][n_kv_heads][n_tokens][row units], as the host has rows */
   int separate, page_stride;
 } LycheeCudaRope;
 int lychee_cuda_rope (const LycheeCudaRope *params, cudaStream_t stream);
@@ -199,9 +199,10 @@ int lychee_cuda_search_chunks (const LycheeCudaSearch *params, cudaStream_t stre
 /* Upkeep: where rows @first .. @first + @n_rows - 1 go in each of @n_indexes indexes. */
 #define LYCHEE_CUDA_MAX_PLACED 64
 typedef struct {
+  LycheeCudaType type; /* of keys: F16 or Q8_0 */
   int head_dim, n_indexes, n_rows, first;
   const LycheeCudaHead *heads; /* [n_indexes]; no nodes: no place, node -1 */
-  const void *const *pages;    /* each [n_indexes][K, V][page tokens][head_dim] of f16 */
+  const void *const *pages;    /* parts for each of the indexes, [n_indexes][K, V] */
   LycheeCudaPlace *places;     /* [n_indexes][n_rows] */
   /* For the first of the rows that go to a leaf: the sum of the keys that this then has, the sum of
    * their squares, their number. Others are not written. */
@@ -220,9 +221,9 @@ typedef struct {
   const float *q; /* [n_tokens][n_heads][head_dim] */
   const LycheeCudaStep *step;
   const void *const *pages;
-  size_t layer_offset;
-  int window;   /* tokens that a token sees, its own included; 0: all */
-  int n_splits; /* of the keys */
+  size_t layer_offset; /* bytes */
+  int window;          /* tokens that a token sees, its own included; 0: all */
+  int n_splits;        /* of the keys */
   /* Sparse only (selection NULL: dense): */
   int block_tokens;
   const LycheeCudaSelection *selection; /* [jobs] */
@@ -238,14 +239,15 @@ typedef struct {
   int separate; /* blocks are of one token; not for many queries */
   int page_stride, head_stride;
 } LycheeCudaAttend;
-/* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout. */
+/* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout, but that
+ * keys and values of Q8_0 are rounded to 16 bits when they are read. */
 int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
 /* How many of its blocks a processor with so many bytes of shared memory runs at a time. */
 int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
 int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
 /* Bytes of shared memory that a block of that takes: more than some devices have. */
-size_t lychee_cuda_attend_chunk_shared (int head_dim);
+size_t lychee_cuda_attend_chunk_shared (LycheeCudaType type, int head_dim);
 
 typedef struct {
   LycheeCudaType type; /* of the output */
@@ -262,12 +264,13 @@ int lychee_cuda_merge (const LycheeCudaMerge *params, cudaStream_t stream);
  * got, as far as they were read, added up by bins. They stand before the pass's tokens. */
 #define LYCHEE_CUDA_WEIGHT_ONE 4294967296.0f
 typedef struct {
+  LycheeCudaType type; /* of keys: F16 or Q8_0 */
   int head_dim, n_heads, n_kv_heads, n_tokens, block_tokens;
   float scale;
   const float *q; /* [n_tokens][n_heads][head_dim] */
   const LycheeCudaStep *step;
-  const void *const *pages; /* f16 */
-  size_t layer_offset;
+  const void *const *pages;
+  size_t layer_offset;                  /* bytes */
   const LycheeCudaSelection *selection; /* NULL: all were read */
   const int *selected;
   int budget;

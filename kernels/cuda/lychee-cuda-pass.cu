@@ -63,12 +63,12 @@ plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
 
 /* Whether lychee_cuda_attend () takes them, or has to. */
 static bool
-has_few_queries (const LycheeCudaWorker *w, int n_tokens)
+has_few_queries (const LycheeCudaWorker *w, LycheeCudaType type, int n_tokens)
 {
   const LycheeCudaHparams &h = w->model->hparams;
 
   return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES ||
-         lychee_cuda_attend_chunk_shared (h.head_dim) > w->model->device->block_shared;
+         lychee_cuda_attend_chunk_shared (type, h.head_dim) > w->model->device->block_shared;
 }
 
 /* Whether each token is of a sequence of its own. */
@@ -104,8 +104,9 @@ make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
   if (separate)
     blocks = n * divide_up (group, 8);
   else
-    blocks = divide_up (n * group, has_few_queries (w, n) ? 8 : 64);
+    blocks = divide_up (n * group, has_few_queries (w, pass->type, n) ? 8 : 64);
   memset (&plan, 0, sizeof plan); /* plans are compared by their bytes */
+  plan.type = pass->type;
   plan.n_tokens = n;
   plan.n_sequences = pass->n_sequences;
   plan.output = pass->output;
@@ -279,6 +280,15 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
       "the CUDA device failed in copying", error);
 }
 
+/* 16-bit units of the keys and values of the pass's tokens in a layer, as the host has them. */
+static size_t
+count_row_units (const LycheeCudaWorker *w, const LycheeCudaPlan &plan)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return (size_t) 2 * h.n_kv_heads * plan.n_tokens * lychee_cuda_row_units (plan.type, h.head_dim);
+}
+
 /* The pass */
 
 /* c [n][rows] = x [n][columns] times the transpose of the matrix [rows][columns], or added to c. */
@@ -330,6 +340,15 @@ add_product (LycheeCudaWorker *w, const void *matrix, int columns, const void *f
          (!direct && norm (w, to, bias, post_norm, rows, nullptr, x, error));
 }
 
+/* Bytes from a page's begin to a layer's keys and values. */
+static size_t
+get_layer_offset (const LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return (size_t) layer * h.n_kv_heads * 2 * lychee_cuda_part_size (plan.type, h.head_dim);
+}
+
 static LycheeCudaAttend
 describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
 {
@@ -337,7 +356,7 @@ describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
   LycheeCudaAttend a = {};
   char *control = lychee_cuda_get<char> (w->control);
 
-  a.type = LYCHEE_CUDA_F16;
+  a.type = plan.type;
   a.head_dim = h.head_dim;
   a.n_heads = h.n_heads;
   a.n_kv_heads = h.n_kv_heads;
@@ -345,7 +364,7 @@ describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
   a.q = lychee_cuda_get<float> (w->q);
   a.step = reinterpret_cast<LycheeCudaStep *> (control);
   a.pages = reinterpret_cast<void **> (control + w->pages_at);
-  a.layer_offset = (size_t) layer * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim;
+  a.layer_offset = get_layer_offset (w, plan, layer);
   a.heads = reinterpret_cast<LycheeCudaHead *> (control + w->heads_at) + layer * h.n_kv_heads;
   a.m = lychee_cuda_get<float> (w->m);
   a.l = lychee_cuda_get<float> (w->l);
@@ -382,10 +401,10 @@ weigh (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, const LycheeC
     LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaWeigh params = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, a.block_tokens,
-    a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected, a.budget,
-    lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows, plan.weigh_bins,
-    lychee_cuda_get<unsigned> (w->bins),
+  LycheeCudaWeigh params = { plan.type, h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens,
+    a.block_tokens, a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected,
+    a.budget, lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows,
+    plan.weigh_bins, lychee_cuda_get<unsigned> (w->bins),
     lychee_cuda_get<unsigned long long> (w->sums) +
         (size_t) (layer - plan.weigh_begin) * h.n_heads * plan.weigh_bins };
 
@@ -404,7 +423,7 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
   a.block_tokens = a.separate ? 1 : plan.n_tokens;
   a.window = local ? h.window : 0;
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
-  code = a.separate || has_few_queries (w, plan.n_tokens)
+  code = a.separate || has_few_queries (w, plan.type, plan.n_tokens)
              ? lychee_cuda_attend (&a, w->stream)
              : lychee_cuda_attend_chunk (&a, w->stream);
   weighed = !log_mass && !local && is_weighed (plan, layer);
@@ -477,12 +496,12 @@ run_layer (
       multiply (w, layer.qkv, n_q + 2 * n_kv, h.n_embd, w->normed.data, n,
           lychee_cuda_get<float> (w->qkv), false, error))
     return error->status;
-  LycheeCudaRope rope = { LYCHEE_CUDA_F16, h.head_dim, h.n_heads, h.n_kv_heads, n, h.n_rot, h.neox,
+  LycheeCudaRope rope = { plan.type, h.head_dim, h.n_heads, h.n_kv_heads, n, h.n_rot, h.neox,
     h.norm_eps, lychee_cuda_get<float> (w->qkv), layer.qkv_b, layer.q_norm, layer.k_norm,
     lychee_cuda_get<float> (w->turns[layer.local]), reinterpret_cast<LycheeCudaStep *> (control),
-    reinterpret_cast<void **> (control + w->pages_at),
-    (size_t) i * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim,
-    lychee_cuda_get<float> (w->q), lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * 2 * n_kv * n,
+    reinterpret_cast<void **> (control + w->pages_at), get_layer_offset (w, plan, i),
+    lychee_cuda_get<float> (w->q),
+    lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * count_row_units (w, plan),
     is_separate (plan), w->n_pages };
   if (check_kernel (lychee_cuda_rope (&rope, w->stream), "rope", error))
     return error->status;
@@ -564,7 +583,7 @@ finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError 
   const LycheeCudaHparams &h = w->model->hparams;
   int n = count_outputs (plan);
   float *x = lychee_cuda_get<float> (w->x) + (size_t) (plan.n_tokens - n) * h.n_embd;
-  size_t rows = (size_t) h.n_layers * 2 * h.n_kv_heads * h.head_dim * plan.n_tokens * 2;
+  size_t rows = (size_t) h.n_layers * count_row_units (w, plan) * sizeof (uint16_t);
 
   if (plan.output != LYCHEE_CUDA_OUTPUT_NONE) {
     LycheeCudaLogits logits = { n, h.n_vocab, w->model->output_b, h.logit_scale, h.logit_cap,
@@ -716,6 +735,10 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   int status;
 
   memset (result, 0, sizeof *result);
+  if (pass->type != LYCHEE_CUDA_F16 &&
+      (pass->type != LYCHEE_CUDA_Q8_0 || h.head_dim % LYCHEE_CUDA_BLOCK_VALUES != 0))
+    return lychee_cuda_fail (error, LYCHEE_CUDA_UNSUPPORTED,
+        "keys and values of type %d, of %d dimensions", (int) pass->type, h.head_dim);
   if (pass->n_sequences != 1 &&
       (pass->n_sequences != pass->n_tokens || pass->n_sequences > LYCHEE_CUDA_MAX_SEQUENCES ||
           pass->index || pass->weigh || pass->audit_layer >= 0))

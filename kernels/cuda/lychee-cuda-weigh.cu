@@ -3,7 +3,7 @@
  * by (lib/lychee-evidence.c). The sums are whole numbers, so that they do not depend on the order.
  */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-rows.cuh"
 
 #define THREADS 128
 #define KEYS 64   /* of a tile */
@@ -43,7 +43,7 @@ count_rows (const LycheeCudaWeigh &p, int job, const LycheeCudaStep &step)
   return s.n_rows + max (0, min (p.first + p.n_rows, step.first) - max (p.first, s.recent));
 }
 
-template <int D>
+template <typename F, int D>
 __global__ void
 __launch_bounds__ (THREADS, 1) weigh_kernel (LycheeCudaWeigh p)
 {
@@ -52,7 +52,6 @@ __launch_bounds__ (THREADS, 1) weigh_kernel (LycheeCudaWeigh p)
   LYCHEE_SHARED (int, rows, KEYS);
   LYCHEE_DYNAMIC_SHARED (memory);
   float *weight = reinterpret_cast<float *> (memory); /* [KEYS][group] */
-  const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
   int kv_head = blockIdx.y, group = p.n_heads / p.n_kv_heads, part = threadIdx.x % 8;
   int n_blocks = gridDim.z, first_token = blockIdx.z * p.block_tokens;
   int n_queries = min (p.block_tokens, p.n_tokens - first_token) * group;
@@ -84,24 +83,16 @@ __launch_bounds__ (THREADS, 1) weigh_kernel (LycheeCudaWeigh p)
       __syncthreads ();
       for (int key = threadIdx.x / 8; key < KEYS; key += THREADS / 8) {
         int row = rows[key], there = row >= 0;
-        const __half *from =
-            static_cast<const __half *> (p.pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) +
-            p.layer_offset + 2 * kv_head * head_size +
-            (size_t) (there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0) * D;
-        float x[(D + 63) / 64 * 8];
+        /* The first page may have been forgotten. */
+        const char *keys = lychee_find_part (p.pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0],
+            p.layer_offset, kv_head, 0, LycheeForm<F>::type, D);
+        float x[(D + 63) / 64 * 8] = {};
 
 #pragma unroll
         for (int c = 0; c < (D + 63) / 64; c++)
-          if (8 * (part + 8 * c) < D) {
-            /* The first page may have been forgotten. */
-            uint4 bits = there ? lychee_load<uint4> (from + 8 * (part + 8 * c)) : uint4 ();
-            __half of[8];
-
-            memcpy (of, &bits, sizeof of);
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-              x[8 * c + j] = __half2float (of[j]);
-          }
+          if (there && 8 * (part + 8 * c) < D)
+            lychee_get_8<F> (
+                keys, row & (LYCHEE_CUDA_PAGE_TOKENS - 1), 8 * (part + 8 * c), D, x + 8 * c);
         for (int i = 0; i < n; i++) {
           float sum = 0;
 
@@ -156,8 +147,8 @@ lychee_cuda_weigh (const LycheeCudaWeigh *p, cudaStream_t stream)
   group = p->n_heads / p->n_kv_heads;
   dim3 grid (tiles < MAX_TILES ? tiles : MAX_TILES, p->n_kv_heads,
       (p->n_tokens + p->block_tokens - 1) / p->block_tokens);
-  return lychee_with_head_dim (p->head_dim, [=] (auto dim) {
-    return lychee_launch (weigh_kernel<decltype (dim)::value>, grid, THREADS,
+  return lychee_with_form_and_dim (p->type, p->head_dim, [=] (auto form, auto dim) {
+    return lychee_launch (weigh_kernel<decltype (form), decltype (dim)::value>, grid, THREADS,
         KEYS * group * sizeof (float), stream, *p);
   });
 }

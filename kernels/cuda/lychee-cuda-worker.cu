@@ -201,9 +201,9 @@ lychee_cuda_worker_place (LycheeCudaWorker *w, const LycheeCudaUpkeep *upkeep,
   memcpy (host, upkeep->heads, heads_size);
   memcpy (host + heads_size, upkeep->pages, (size_t) upkeep->n_pages * sizeof (void *));
   device = lychee_cuda_get<char> (w->upkeep);
-  LycheeCudaAssign assign = { h.head_dim, (int) n_indexes, upkeep->n_rows, upkeep->first,
-    reinterpret_cast<LycheeCudaHead *> (device), reinterpret_cast<void **> (device + heads_size),
-    lychee_cuda_get<LycheeCudaPlace> (w->placed),
+  LycheeCudaAssign assign = { upkeep->type, h.head_dim, (int) n_indexes, upkeep->n_rows,
+    upkeep->first, reinterpret_cast<LycheeCudaHead *> (device),
+    reinterpret_cast<void **> (device + heads_size), lychee_cuda_get<LycheeCudaPlace> (w->placed),
     reinterpret_cast<float *> (lychee_cuda_get<char> (w->placed) + places_size) };
   int status = lychee_cuda_check (
                    (int) cudaMemcpyAsync (device, host, size, cudaMemcpyHostToDevice, w->stream),

@@ -17,6 +17,7 @@ struct LycheeCudaBuffer {
 
 /* What attention of a pass is like: also what tells one graph from another. */
 struct LycheeCudaPlan {
+  LycheeCudaType type; /* of keys and values */
   int n_tokens, n_sequences, output;
   int sparse, sinks, budget, rest, chunks;
   float beam;

@@ -43,8 +43,7 @@ static LycheeWorker *
 new_worker (LycheeBackendType type, LycheeModel *model)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (type, model, 1, 0, LYCHEE_ROW_F16, FALSE, &error);
+  g_autoptr (LycheeBackend) backend = lychee_backend_new (type, model, 1, 0, FALSE, &error);
   LycheeWorker *worker;
 
   g_assert_no_error (error);
@@ -55,12 +54,13 @@ new_worker (LycheeBackendType type, LycheeModel *model)
 }
 
 static LycheeCache *
-new_cache_with (LycheeModel *model, LycheeGranularity granularity)
+new_cache_with (LycheeModel *model, LycheeGranularity granularity, LycheeRowForm form)
 {
   LycheeCacheIndexing indexing = { granularity, 16, 64 };
   LycheeCache *cache = lychee_cache_new (lychee_model_get_n_layers (model),
       lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model), 2048, 0);
 
+  lychee_cache_set_form (cache, form);
   lychee_model_describe_indexing (model, &indexing);
   lychee_cache_enable_index (cache, &indexing);
   return cache;
@@ -69,7 +69,7 @@ new_cache_with (LycheeModel *model, LycheeGranularity granularity)
 static LycheeCache *
 new_cache (LycheeModel *model)
 {
-  return new_cache_with (model, LYCHEE_GRANULARITY_TOKEN);
+  return new_cache_with (model, LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_F16);
 }
 
 static void
@@ -118,6 +118,7 @@ typedef struct {
   gboolean tied, rope_factors, biases, fused;
   guint n_rot, window;
   const char *scaling;
+  LycheeRowForm form;
   double tolerance;
 } Kind;
 
@@ -135,6 +136,14 @@ static const Kind kinds[] = {
   { "gemma3", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64, .tolerance = 1e-2 },
   { "phi3", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .tolerance = 1e-3 },
   { "granite", "granite", 64, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
+  /* A value that lies between two bytes is here the one and there the other. */
+  { "kept-as-q8_0", NULL, 64, 4, 2, GGML_TYPE_F16, .form = LYCHEE_ROW_Q8_0, .tolerance = 3e-3 },
+  { "kept-as-q8_0, 96", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .form = LYCHEE_ROW_Q8_0,
+      .tolerance = 3e-3 },
+  { "kept-as-q8_0, 128", NULL, 128, 4, 1, GGML_TYPE_F16, .form = LYCHEE_ROW_Q8_0,
+      .tolerance = 3e-3 },
+  { "kept-as-q8_0, a window", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64,
+      .form = LYCHEE_ROW_Q8_0, .tolerance = 1e-2 },
 };
 
 static LycheeModel *
@@ -165,8 +174,8 @@ test_kinds (gconstpointer data)
 {
   const Kind *k = data;
   g_autoptr (LycheeModel) model = load_kind (k);
-  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, k->form) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, k->form) };
   guint n_vocab = lychee_model_get_n_vocab (model), at = 0;
   const guint steps[] = { 70, 1, 1, 1, 9, 1 };
   gint32 ids[256];
@@ -193,17 +202,18 @@ test_kinds (gconstpointer data)
 
 /* Keys and values come out as the processor makes them. */
 static void
-test_rows (void)
+test_rows (gconstpointer data)
 {
+  LycheeRowForm form = GPOINTER_TO_INT (data);
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "rows.gguf");
-  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, form) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, form) };
   gsize n = 300 * lychee_cache_get_token_bytes (cpu.cache) / 2;
   g_autofree guint16 *wanted = g_new (guint16, n);
   g_autofree guint16 *got = g_new (guint16, n);
-  g_autofree float *a = g_new (float, n);
-  g_autofree float *b = g_new (float, n);
+  g_autofree float *a = g_new (float, 2 * n); /* blocks have more values than units */
+  g_autofree float *b = g_new (float, 2 * n);
   gint32 ids[300];
 
   make_ids (ids, 300, 3);
@@ -213,9 +223,20 @@ test_rows (void)
   g_assert_null (cuda.logits);
   lychee_cache_read (cpu.cache, 0, 300, wanted);
   lychee_cache_read (cuda.cache, 0, 300, got);
-  ggml_fp16_to_fp32_row (wanted, a, n);
-  ggml_fp16_to_fp32_row (got, b, n);
-  g_assert_cmpfloat (distance (b, a, n), <, 1e-3);
+  if (form == LYCHEE_ROW_Q8_0) {
+    const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ()->q8_0;
+
+    n = n / LYCHEE_Q8_UNITS * LYCHEE_Q8_VALUES;
+    for (gsize i = 0; i < n / LYCHEE_Q8_VALUES; i++) {
+      kernels->read_row (wanted + i * LYCHEE_Q8_UNITS, LYCHEE_Q8_VALUES, a + i * LYCHEE_Q8_VALUES);
+      kernels->read_row (got + i * LYCHEE_Q8_UNITS, LYCHEE_Q8_VALUES, b + i * LYCHEE_Q8_VALUES);
+    }
+  } else {
+    ggml_fp16_to_fp32_row (wanted, a, n);
+    ggml_fp16_to_fp32_row (got, b, n);
+  }
+  g_test_message ("rows differ by %.2e", distance (b, a, n));
+  g_assert_cmpfloat (distance (b, a, n), <, form == LYCHEE_ROW_Q8_0 ? 3e-3 : 1e-3);
   lychee_worker_free (cpu.worker);
   lychee_worker_free (cuda.worker);
   g_object_unref (cpu.cache);
@@ -224,10 +245,21 @@ test_rows (void)
 
 /* Sparse answers over a long transcript: the index on the device says what the host's does. The
  * transcript is read by the processor, so that both begin with the same. */
+static const struct {
+  const char *name;
+  LycheeGranularity granularity;
+  LycheeRowForm form;
+} sparse_cases[] = {
+  { "tokens", LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_F16 },
+  { "chunks", LYCHEE_GRANULARITY_CHUNK, LYCHEE_ROW_F16 },
+  { "q8_0", LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_Q8_0 },
+};
+
 static void
 test_sparse (gconstpointer data)
 {
-  LycheeGranularity granularity = GPOINTER_TO_INT (data);
+  LycheeGranularity granularity = sparse_cases[GPOINTER_TO_UINT (data)].granularity;
+  LycheeRowForm form = sparse_cases[GPOINTER_TO_UINT (data)].form;
   gboolean chunks = granularity == LYCHEE_GRANULARITY_CHUNK;
   /* Of chunks more, for there to be several units. Of tokens so many that none of those that follow
    * is one whose query the processor's index is shown: the device's is shown none. */
@@ -235,7 +267,8 @@ test_sparse (gconstpointer data)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "sparse.gguf");
   LycheeAttentionOptions options = { .sparse = TRUE, .budget = 160, .rest = TRUE, .audit = 16 };
-  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, granularity) };
+  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model),
+    new_cache_with (model, granularity, form) };
   Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), NULL };
   Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
   guint n_vocab = lychee_model_get_n_vocab (model), n_rows, n_far = 0;
@@ -454,8 +487,9 @@ find_largest (const float *x, guint n, float *gap)
 
 /* Greedy generation chooses the same tokens, but where two are as good as equal. */
 static void
-test_generation (void)
+test_generation (gconstpointer data)
 {
+  LycheeRowForm form = GPOINTER_TO_INT (data);
   LycheeTinyModel tiny = plain_model ();
 
   for (guint seed = 1; seed <= 2; seed++) {
@@ -467,8 +501,8 @@ test_generation (void)
     tiny.seed = seed;
     model = load (&tiny, "generation.gguf");
     n_vocab = lychee_model_get_n_vocab (model);
-    cpu = (Side){ new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-    cuda = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+    cpu = (Side){ new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, form) };
+    cuda = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, form) };
     make_ids (ids, G_N_ELEMENTS (ids), seed);
     run (&cpu, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
     run (&cuda, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
@@ -551,7 +585,7 @@ test_together (gconstpointer sparse)
   n_vocab = lychee_model_get_n_vocab (model);
   reader = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
   g_unsetenv ("LYCHEE_CUDA_PATIENCE");
-  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
+  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
   make_ids (ids, G_N_ELEMENTS (ids), 21);
   for (guint i = 0; i < N_TOGETHER; i++) {
     Side alone = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
@@ -658,18 +692,17 @@ is_emulated (void)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
   g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
 
 static void
-expect_error (LycheeModel *model, LycheeRowForm form, gboolean packed, guint device, int code,
-    const char *part)
+expect_error (LycheeModel *model, gboolean packed, guint device, int code, const char *part)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, form, packed, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, packed, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -677,7 +710,7 @@ expect_error (LycheeModel *model, LycheeRowForm form, gboolean packed, guint dev
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, form, packed, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, packed, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }
@@ -695,18 +728,16 @@ test_errors (void)
   }
   tiny.head_dim = 16;
   small = load (&tiny, "small.gguf");
-  expect_error (small, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
-  expect_error (model, LYCHEE_ROW_F16, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
-  expect_error (model, LYCHEE_ROW_Q8_0, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "cache-type");
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
+  expect_error (small, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
+  expect_error (model, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
+  expect_error (model, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
-  expect_error (
-      model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
+  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
   g_unsetenv ("LYCHEE_EMULATED_DEVICES");
   g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
+  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
   g_unsetenv ("LYCHEE_EMULATED_MEMORY");
 }
 
@@ -757,15 +788,20 @@ main (int argc, char **argv)
 
     g_test_add_data_func (name, &kinds[i], test_kinds);
   }
-  g_test_add_func ("/cuda/backend/rows", test_rows);
-  g_test_add_data_func (
-      "/cuda/backend/sparse/tokens", GINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_sparse);
-  g_test_add_data_func (
-      "/cuda/backend/sparse/chunks", GINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK), test_sparse);
+  g_test_add_data_func ("/cuda/backend/rows/f16", GINT_TO_POINTER (LYCHEE_ROW_F16), test_rows);
+  g_test_add_data_func ("/cuda/backend/rows/q8_0", GINT_TO_POINTER (LYCHEE_ROW_Q8_0), test_rows);
+  for (guint i = 0; i < G_N_ELEMENTS (sparse_cases); i++) {
+    g_autofree char *name = g_strdup_printf ("/cuda/backend/sparse/%s", sparse_cases[i].name);
+
+    g_test_add_data_func (name, GUINT_TO_POINTER (i), test_sparse);
+  }
   g_test_add_func ("/cuda/backend/weights", test_weights);
   g_test_add_func ("/cuda/backend/truncate", test_truncate);
   g_test_add_func ("/cuda/backend/choosing", test_choosing);
-  g_test_add_func ("/cuda/backend/generation", test_generation);
+  g_test_add_data_func (
+      "/cuda/backend/generation/f16", GINT_TO_POINTER (LYCHEE_ROW_F16), test_generation);
+  g_test_add_data_func (
+      "/cuda/backend/generation/q8_0", GINT_TO_POINTER (LYCHEE_ROW_Q8_0), test_generation);
   g_test_add_data_func ("/cuda/backend/together/dense", NULL, test_together);
   g_test_add_data_func ("/cuda/backend/together/sparse", "sparse", test_together);
   g_test_add_func ("/cuda/backend/session", test_session);
