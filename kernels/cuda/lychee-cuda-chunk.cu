@@ -11,7 +11,7 @@
 
 template <typename F, int D> struct Shape {
   static const int keys = D <= 128 ? 64 : 32;
-  typedef LycheeTiles<F, D, keys> Tiles;
+  typedef LycheeTiles<F, D, keys, false> Tiles;
   static const int stride = Tiles::stride;
   static const int shared = ROWS * stride * 2 + Tiles::size;
 };
@@ -79,7 +79,7 @@ __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
     __syncthreads ();
     if (at_key + S::keys < end)
       fetch (tile + 1);
-    tiles.finish (tile, THREADS);
+    tiles.finish (tile, THREADS, [] (auto &, int) {});
 #pragma unroll
     for (int j = 0; j < S::keys / 8; j++)
       s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
@@ -199,7 +199,8 @@ lychee_cuda_attend_chunk (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   if (p->n_tokens == 0)
     return 0;
-  if (p->n_splits < 1 || p->selection || p->separate || p->n_heads % p->n_kv_heads != 0)
+  if (p->n_splits < 1 || p->selection || p->separate || p->turn.range > 0 ||
+      p->n_heads % p->n_kv_heads != 0)
     return (int) cudaErrorInvalidValue;
   return lychee_with_form_and_dim (p->type, p->head_dim, [=] (auto form, auto dim) {
     return launch<decltype (form), decltype (dim)::value> (p, stream);

@@ -68,6 +68,49 @@ typedef struct {
 } LycheeCudaRopeTable;
 int lychee_cuda_rope_table (const LycheeCudaRopeTable *params, cudaStream_t stream);
 
+/* Packed positions. Keys stand nowhere, and get positions when they are read: their distance from
+ * an origin behind the queries, counted back from the last position, @range + LYCHEE_CUDA_BEHIND.
+ * See lib/lychee-attention-rows.c for which distances are kept. */
+#define LYCHEE_CUDA_BEHIND 16 /* the origin behind the first token of a block of a search, */
+                              /* as it is on the processor: its BLOCK_TOKENS */
+typedef struct {
+  int range;  /* positions that the model knows; 0: keys have their positions */
+  int behind; /* the origin is so many places behind the first token of a block */
+  int n_rot, neox;
+  const float *low, *high; /* see LycheeCudaTurns */
+} LycheeCudaTurn;
+
+/* Cosines and sines of all positions, in two steps: position p is turned by low p % LOW and by high
+ * p / LOW. */
+#define LYCHEE_CUDA_TURN_BITS 6
+#define LYCHEE_CUDA_TURN_LOW (1 << LYCHEE_CUDA_TURN_BITS)
+typedef struct {
+  int n_pairs, n_high;
+  const double *frequency; /* [n_pairs] angle per position, and the scale */
+  float *low;              /* [LYCHEE_CUDA_TURN_LOW][n_pairs][2], times the scale */
+  float *high;             /* [n_high][n_pairs][2] */
+} LycheeCudaTurns;
+int lychee_cuda_turns (const LycheeCudaTurns *params, cudaStream_t stream);
+static inline int
+lychee_cuda_count_high (int range)
+{
+  return ((range + LYCHEE_CUDA_BEHIND) >> LYCHEE_CUDA_TURN_BITS) + 1;
+}
+
+/* What queries are rotated by then: to their position, and to be compared with keys that stand
+ * nowhere, as they are on average for all distances at which these may be. */
+typedef struct {
+  int n_tokens, n_pairs;
+  const LycheeCudaStep *step;
+  const double *frequency;
+  int separate;
+  int range, behind, block_tokens;
+  int window;   /* the least of those distances */
+  float *query; /* [n_tokens][n_pairs][2] */
+  float *aim;   /* the same */
+} LycheeCudaPackedTable;
+int lychee_cuda_packed_table (const LycheeCudaPackedTable *params, cudaStream_t stream);
+
 /* From the product of the projections: biases, norms of heads, rotation; queries go to @q, keys and
  * values into the pages, and in @copy to where the host reads them from. */
 typedef struct {
@@ -86,6 +129,9 @@ typedef struct {
   float *q;            /* [n_tokens][n_heads][head_dim] */
   uint16_t *copy;      /* [K, V][n_kv_heads][n_tokens][row units], as the host has rows */
   int separate, page_stride;
+  int packed;             /* keys are not rotated */
+  const float *aim_table; /* as @table: what queries are searched with */
+  float *aim;             /* [n_tokens][n_heads][head_dim], or NULL */
 } LycheeCudaRope;
 int lychee_cuda_rope (const LycheeCudaRope *params, cudaStream_t stream);
 
@@ -238,10 +284,13 @@ typedef struct {
   float *o;     /* [splits][n_heads n_tokens][head_dim] */
   int separate; /* blocks are of one token; not for many queries */
   int page_stride, head_stride;
+  LycheeCudaTurn turn; /* with packed positions; not for many queries */
 } LycheeCudaAttend;
 /* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout, but that
  * keys and values of Q8_0 are rounded to 16 bits when they are read. */
 int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
+/* The part of it that is for packed positions. */
+int lychee_cuda_attend_turned (const LycheeCudaAttend *params, cudaStream_t stream);
 /* How many of its blocks a processor with so many bytes of shared memory runs at a time. */
 int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
@@ -279,6 +328,7 @@ typedef struct {
   const unsigned *bins; /* [n_rows], runs of equal ones */
   unsigned long long
       *sums; /* [n_heads][n_bins], in units of 1 / LYCHEE_CUDA_WEIGHT_ONE; added to */
+  LycheeCudaTurn turn;
 } LycheeCudaWeigh;
 int lychee_cuda_weigh (const LycheeCudaWeigh *params, cudaStream_t stream);
 

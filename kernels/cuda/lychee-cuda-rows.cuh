@@ -188,6 +188,23 @@ template <typename F, int D, int KEYS, bool STAGED> struct LycheeTile {
     lychee_copy_async (get_row (tile, key) + 16 * piece, part + row * row_size + 16 * piece, there);
   }
 
+  /* An element of a row as it lies there; where @STAGED. */
+  __device__ __forceinline__ float
+  get_element (int tile, int key, int d) const
+  {
+    if constexpr (scales_size > 0)
+      return __half2float (reinterpret_cast<const __half *> (
+                 get_scales (tile, key))[d / LYCHEE_CUDA_BLOCK_VALUES]) *
+             (float) reinterpret_cast<const signed char *> (get_row (tile, key))[d];
+    else
+      return LycheeElement<F>::get (reinterpret_cast<const F *> (get_row (tile, key))[d]);
+  }
+  __device__ __forceinline__ void
+  set_element (int tile, int key, int d, float x) const
+  {
+    get (tile)[key * stride + d] = LycheeElement<Type>::make (x);
+  }
+
   /* Makes rows of Q8_0 what they stand for; all threads. */
   __device__ __forceinline__ void
   unpack (int tile, int n_threads) const
@@ -211,15 +228,18 @@ template <typename F, int D, int KEYS, bool STAGED> struct LycheeTile {
   }
 };
 
-/* The keys and values of a block's tiles, in memory that lies aligned to 16 bytes. */
-template <typename F, int D, int KEYS> struct LycheeTiles {
-  static const bool staged = std::is_same<F, LycheeQ8>::value;
-  typedef LycheeTile<F, D, KEYS, staged> Tile;
-  static const int stride = Tile::stride, size = 2 * Tile::size;
-  Tile k, v;
+/* The keys and values of a block's tiles, in memory that lies aligned to 16 bytes. With @TURN keys
+ * are not read as they are kept. */
+template <typename F, int D, int KEYS, bool TURN> struct LycheeTiles {
+  static const bool blocks = std::is_same<F, LycheeQ8>::value;
+  typedef LycheeTile<F, D, KEYS, blocks || TURN> Keys;
+  typedef LycheeTile<F, D, KEYS, blocks> Values;
+  static const int stride = Keys::stride, size = Keys::size + Values::size;
+  Keys k;
+  Values v;
 
   __device__ __forceinline__ explicit LycheeTiles (unsigned char *memory)
-      : k{ memory }, v{ memory + Tile::size }
+      : k{ memory }, v{ memory + Keys::size }
   {}
 
   /* Has the rows of a tile copied: @find (key): which row it is, or -1. @offset: bytes from a
@@ -228,28 +248,32 @@ template <typename F, int D, int KEYS> struct LycheeTiles {
   __device__ __forceinline__ void
   fetch (int tile, const void *const *pages, size_t offset, int n_threads, Find find) const
   {
-    for (int i = threadIdx.x; i < KEYS * Tile::pieces; i += n_threads) {
-      int key = i / Tile::pieces, piece = i % Tile::pieces, row = find (key);
+    for (int i = threadIdx.x; i < KEYS * Keys::pieces; i += n_threads) {
+      int key = i / Keys::pieces, piece = i % Keys::pieces, row = find (key);
       bool there = row >= 0;
       const char *part =
           static_cast<const char *> (pages[there ? row >> LYCHEE_CUDA_PAGE_SHIFT : 0]) + offset;
 
       row = there ? row & (LYCHEE_CUDA_PAGE_TOKENS - 1) : 0;
       k.fetch (tile, key, piece, part, row, there);
-      v.fetch (tile, key, piece, part + lychee_cuda_part_size (Tile::Form::type, D), row, there);
+      v.fetch (tile, key, piece, part + lychee_cuda_part_size (Keys::Form::type, D), row, there);
     }
     lychee_commit_copies ();
   }
 
   /* A tile whose rows are there, for all threads, and of which nobody reads the one before any
-   * more, becomes what can be read. */
+   * more, becomes what can be read. @turn (k, tile): makes the keys so, with @TURN. */
+  template <typename Turn>
   __device__ __forceinline__ void
-  finish (int tile, int n_threads) const
+  finish (int tile, int n_threads, Turn turn) const
   {
-    if constexpr (staged) {
+    if constexpr (TURN)
+      turn (k, tile);
+    else if constexpr (blocks)
       k.unpack (tile, n_threads);
+    if constexpr (blocks)
       v.unpack (tile, n_threads);
+    if constexpr (TURN || blocks)
       __syncthreads ();
-    }
   }
 };

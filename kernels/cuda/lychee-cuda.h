@@ -249,6 +249,11 @@ typedef struct {
   int max_clusters;  /* and clusters */
   int weigh;         /* attention is added up: see worker_set_weights () */
   int audit_layer;   /* answered densely too; -1: none */
+  /* Packed positions (lib/lychee-packed.h): keys of layers that are not local stand nowhere, and
+   * the model knows @range positions; 0: keys have theirs. */
+  int range;
+  int n_fresh; /* so many layers, the first ones, have indexes over such keys; others look for */
+  int window;  /* queries as they are. Searches look behind so many tokens. */
 } LycheeCudaPass;
 
 typedef struct {

@@ -3,112 +3,12 @@
 /* The CUDA backend, on an emulated device, against the CPU backend: whole passes and answers of
  * models of all kinds, dense and sparse; memory; and what a user can get wrong. */
 
-#include "lychee-backend.h"
-#include "lychee-cache-private.h"
+#include "backend-fixture.h"
 #include "lychee-index-private.h"
-#include "lychee-model-private.h"
 #include "lychee-question.h"
 #include "lychee-session-cache.h"
-#include "tiny-model.h"
 
-#include <math.h>
 #include <string.h>
-
-static char *dir;
-
-static LycheeModel *
-load (const LycheeTinyModel *tiny, const char *name)
-{
-  g_autofree char *path = lychee_tiny_model_write (tiny, dir, name);
-  g_autoptr (GError) error = NULL;
-  LycheeModel *model = lychee_model_new_from_file (path, &error);
-
-  g_assert_no_error (error);
-  return model;
-}
-
-static LycheeTinyModel
-plain_model (void)
-{
-  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
-
-  tiny.head_dim = 64;
-  tiny.n_heads = 3;
-  tiny.n_kv_heads = 1;
-  tiny.type = GGML_TYPE_F16; /* as exact on the device as on the processor */
-  return tiny;
-}
-
-static LycheeWorker *
-new_worker (LycheeBackendType type, LycheeModel *model)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeBackend) backend = lychee_backend_new (type, model, 1, 0, FALSE, &error);
-  LycheeWorker *worker;
-
-  g_assert_no_error (error);
-  g_assert_cmpint (lychee_backend_get_kind (backend), ==, type);
-  worker = lychee_worker_new (backend, &error);
-  g_assert_no_error (error);
-  return worker;
-}
-
-static LycheeCache *
-new_cache_with (LycheeModel *model, LycheeGranularity granularity, LycheeRowForm form)
-{
-  LycheeCacheIndexing indexing = { granularity, 16, 64 };
-  LycheeCache *cache = lychee_cache_new (lychee_model_get_n_layers (model),
-      lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model), 2048, 0);
-
-  lychee_cache_set_form (cache, form);
-  lychee_model_describe_indexing (model, &indexing);
-  lychee_cache_enable_index (cache, &indexing);
-  return cache;
-}
-
-static LycheeCache *
-new_cache (LycheeModel *model)
-{
-  return new_cache_with (model, LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_F16);
-}
-
-static void
-make_ids (gint32 *ids, guint n, guint seed)
-{
-  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
-
-  for (guint i = 0; i < n; i++)
-    ids[i] = g_rand_int_range (rand, 3, 250);
-}
-
-/* |a - b| / |b| */
-static double
-distance (const float *a, const float *b, gsize n)
-{
-  double away = 0, length = 0;
-
-  for (gsize i = 0; i < n; i++) {
-    away += (a[i] - b[i]) * (a[i] - b[i]);
-    length += b[i] * b[i];
-  }
-  g_assert_true (isfinite (away));
-  return sqrt (away / length);
-}
-
-typedef struct {
-  LycheeWorker *worker;
-  LycheeCache *cache;
-  const float *logits;
-} Side;
-
-static void
-run (Side *side, const gint32 *ids, guint n, LycheeOutput output)
-{
-  g_autoptr (GError) error = NULL;
-
-  lychee_worker_run (side->worker, side->cache, ids, n, output, &side->logits, NULL, &error);
-  g_assert_no_error (error);
-}
 
 typedef struct {
   const char *name;
@@ -585,7 +485,7 @@ test_together (gconstpointer sparse)
   n_vocab = lychee_model_get_n_vocab (model);
   reader = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
   g_unsetenv ("LYCHEE_CUDA_PATIENCE");
-  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
+  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, NULL);
   make_ids (ids, G_N_ELEMENTS (ids), 21);
   for (guint i = 0; i < N_TOGETHER; i++) {
     Side alone = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
@@ -691,18 +591,17 @@ is_emulated (void)
 {
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
-  g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, FALSE, NULL);
+  g_autoptr (LycheeBackend) backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
 
 static void
-expect_error (LycheeModel *model, gboolean packed, guint device, int code, const char *part)
+expect_error (LycheeModel *model, guint device, int code, const char *part)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, packed, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -710,7 +609,7 @@ expect_error (LycheeModel *model, gboolean packed, guint device, int code, const
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, packed, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }
@@ -728,16 +627,15 @@ test_errors (void)
   }
   tiny.head_dim = 16;
   small = load (&tiny, "small.gguf");
-  expect_error (small, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
-  expect_error (model, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
-  expect_error (model, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
+  expect_error (small, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
+  expect_error (model, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
   g_unsetenv ("LYCHEE_EMULATED_DEVICES");
   g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
-  expect_error (model, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
   g_unsetenv ("LYCHEE_EMULATED_MEMORY");
 }
 
