@@ -70,7 +70,8 @@ LYCHEE_API GType lychee_cache_type_get_type (void);
 
 /**
  * LycheePositions:
- * @LYCHEE_POSITIONS_AUTO: packed where nobody says how long the transcript may become; else absolute
+ * @LYCHEE_POSITIONS_AUTO: packed where nobody says how long the transcript may become; else
+ * absolute
  * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
  * than the model was trained for, YaRN stretches them
  * @LYCHEE_POSITIONS_PACKED: what is read of a transcript gets positions when it is read, never more
@@ -187,7 +188,8 @@ LYCHEE_API GType lychee_embedding_get_type (void);
 
 /**
  * LycheeChatFormat:
- * @LYCHEE_CHAT_FORMAT_UNKNOWN: none of the known ones
+ * @LYCHEE_CHAT_FORMAT_AUTO: the one of the model's file; what a session still has where that is
+ *   none of these
  * @LYCHEE_CHAT_FORMAT_PLAIN: no control tokens: base models
  * @LYCHEE_CHAT_FORMAT_CHATML: <|im_start|>role ... <|im_end|>
  * @LYCHEE_CHAT_FORMAT_LLAMA2: [INST] <<SYS>> ...
@@ -202,7 +204,7 @@ LYCHEE_API GType lychee_embedding_get_type (void);
  * How a model was trained to be spoken to.
  */
 typedef enum {
-  LYCHEE_CHAT_FORMAT_UNKNOWN,
+  LYCHEE_CHAT_FORMAT_AUTO,
   LYCHEE_CHAT_FORMAT_PLAIN,
   LYCHEE_CHAT_FORMAT_CHATML,
   LYCHEE_CHAT_FORMAT_LLAMA2,

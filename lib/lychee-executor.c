@@ -2,21 +2,18 @@
 
 #include "lychee-executor.h"
 
+#include "lychee-contention.h"
 #include "lychee-model.h"
 
 #include <ggml-cpu.h>
-#include <sys/resource.h>
-
-/* Now and then the system needs a core for a moment: that is not yet a busy machine. */
-#define MANY_PREEMPTIONS 3
-#define PREEMPTED_LIMIT 3
-#define FIRST_PAUSE 16
-#define LONGEST_PAUSE 512
+#include <pthread.h>
+#include <time.h>
 
 struct _LycheeExecutor {
   guint refs; /* under the registry's lock */
   guint n_threads;
   struct ggml_threadpool *pool;
+  clockid_t *clocks; /* [n_threads], of the processor time of each; the caller's is the first */
 
   GMutex lock;
   GCond turn;
@@ -27,8 +24,42 @@ struct _LycheeExecutor {
   gsize work_size;
 };
 
+#define NO_CLOCK ((clockid_t) -1)
+
 static GMutex registry_lock;
 static GHashTable *registry; /* n_threads -> LycheeExecutor, not owned */
+
+/* A node of a graph that every thread of the pool runs. */
+static void
+take_clock (struct ggml_tensor *dst, int thread, int n_threads, void *data)
+{
+  clockid_t *clocks = data;
+
+  if (pthread_getcpuclockid (pthread_self (), &clocks[thread]) != 0)
+    clocks[thread] = NO_CLOCK;
+}
+
+static void
+take_clocks (LycheeExecutor *executor)
+{
+  struct ggml_init_params params = { .mem_size = 8 * ggml_tensor_overhead () +
+                                                 ggml_graph_overhead_custom (8, false) + 1024 };
+  struct ggml_context *c = ggml_init (params);
+  struct ggml_cgraph *graph = ggml_new_graph_custom (c, 8, false);
+  struct ggml_tensor *one = ggml_new_tensor_1d (c, GGML_TYPE_F32, 1);
+  struct ggml_cplan plan;
+
+  executor->clocks = g_new (clockid_t, executor->n_threads);
+  for (guint i = 0; i < executor->n_threads; i++)
+    executor->clocks[i] = NO_CLOCK;
+  ggml_build_forward_expand (graph, ggml_custom_4d (c, GGML_TYPE_F32, 1, 1, 1, 1, &one, 1,
+                                        take_clock, GGML_N_TASKS_MAX, executor->clocks));
+  plan = ggml_graph_plan (graph, executor->n_threads, executor->pool);
+  plan.work_data = g_malloc (plan.work_size);
+  ggml_graph_compute (graph, &plan);
+  g_free (plan.work_data);
+  ggml_free (c);
+}
 
 LycheeExecutor *
 lychee_executor_get (guint threads)
@@ -51,6 +82,7 @@ lychee_executor_get (guint threads)
     executor = g_new0 (LycheeExecutor, 1);
     executor->n_threads = threads;
     executor->pool = ggml_threadpool_new (&params);
+    take_clocks (executor);
     g_mutex_init (&executor->lock);
     g_cond_init (&executor->turn);
     g_hash_table_insert (registry, GUINT_TO_POINTER (threads), executor);
@@ -88,6 +120,7 @@ lychee_executor_unref (LycheeExecutor *executor)
   g_mutex_clear (&executor->lock);
   g_cond_clear (&executor->turn);
   g_free (executor->work);
+  g_free (executor->clocks);
   g_free (executor);
 }
 
@@ -101,43 +134,6 @@ static bool
 is_cancelled (void *data)
 {
   return g_cancellable_is_cancelled (data);
-}
-
-gboolean
-lychee_contention_is_alone (const LycheeContention *contention)
-{
-  return contention->alone > 0;
-}
-
-void
-lychee_contention_note (LycheeContention *contention, guint n_preemptions)
-{
-  if (contention->alone > 0) {
-    contention->alone--;
-    return;
-  }
-  if (n_preemptions < MANY_PREEMPTIONS) {
-    if (contention->preempted > 0)
-      contention->preempted--;
-    else
-      contention->pause = 0;
-    return;
-  }
-  if (++contention->preempted < PREEMPTED_LIMIT)
-    return;
-  contention->preempted = PREEMPTED_LIMIT - 1; /* one bad pass decides the next trial */
-  contention->pause = CLAMP (contention->pause * 2, FIRST_PAUSE, LONGEST_PAUSE);
-  contention->alone = contention->pause;
-}
-
-/* How often this process's threads were taken off their cores by force. Of the threads that wait
- * for each other any one may be the one that was. */
-static glong
-count_preemptions (void)
-{
-  struct rusage usage;
-
-  return getrusage (RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 static void
@@ -183,16 +179,29 @@ lychee_executor_end (LycheeExecutor *executor)
   g_mutex_unlock (&executor->lock);
 }
 
+/* Processor time of the first @n threads, added up, in microseconds. */
+static gint64
+get_processor_time (LycheeExecutor *executor, guint n)
+{
+  gint64 time = 0;
+  struct timespec t;
+
+  for (guint i = 0; i < n; i++)
+    if (clock_gettime (i == 0 ? CLOCK_THREAD_CPUTIME_ID : executor->clocks[i], &t) == 0)
+      time += t.tv_sec * G_USEC_PER_SEC + t.tv_nsec / 1000;
+  return time;
+}
+
 gboolean
 lychee_executor_compute (
     LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error)
 {
   struct ggml_cplan plan;
   enum ggml_status status;
-  glong preemptions;
+  guint n = lychee_contention_get_n_threads (&executor->contention, executor->n_threads);
+  gint64 start, ran;
 
-  plan = ggml_graph_plan (graph,
-      lychee_contention_is_alone (&executor->contention) ? 1 : executor->n_threads, executor->pool);
+  plan = ggml_graph_plan (graph, n, executor->pool);
   plan.abort_callback = cancellable ? is_cancelled : NULL;
   plan.abort_callback_data = cancellable;
   if (executor->work_size < plan.work_size) {
@@ -201,10 +210,12 @@ lychee_executor_compute (
     executor->work_size = plan.work_size;
   }
   plan.work_data = executor->work;
-  preemptions = count_preemptions ();
+  start = g_get_monotonic_time ();
+  ran = get_processor_time (executor, n);
   status = ggml_graph_compute (graph, &plan);
-  if (executor->n_threads > 1)
-    lychee_contention_note (&executor->contention, count_preemptions () - preemptions);
+  ran = get_processor_time (executor, n) - ran;
+  start = g_get_monotonic_time () - start;
+  lychee_contention_note (&executor->contention, executor->n_threads, start, n * start - ran);
 
   if (status == GGML_STATUS_SUCCESS)
     return TRUE;

@@ -31,21 +31,6 @@ void lychee_executor_end (LycheeExecutor *executor);
 gboolean lychee_executor_compute (
     LycheeExecutor *executor, struct ggml_cgraph *graph, GCancellable *cancellable, GError **error);
 
-/* Threads that spin at a barrier lose a time slice each time one of them was taken off its core: on
- * a busy machine two threads are then many times slower than one. So an executor whose threads are
- * preempted again and again goes on with one thread for a while, then tries again; results do not
- * depend on the number. */
-typedef struct {
-  guint preempted; /* passes in a row, more or less */
-  guint alone;     /* passes still to be run on one thread */
-  guint pause;     /* how many it was the last time */
-} LycheeContention;
-
-/* Whether the next pass should run on one thread. */
-gboolean lychee_contention_is_alone (const LycheeContention *contention);
-/* Notes a pass, and how often threads were taken off their cores by force in it. */
-void lychee_contention_note (LycheeContention *contention, guint n_preemptions);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeExecutor, lychee_executor_unref)
 
 G_END_DECLS

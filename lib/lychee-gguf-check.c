@@ -37,10 +37,8 @@ need (Reader *r, guint64 n, const char *what)
 {
   if (n <= r->size - r->at)
     return TRUE;
-  return fail (r, LYCHEE_MODEL_ERROR_TRUNCATED,
-      "the file ends inside %s: it has %" G_GSIZE_FORMAT " bytes, and %" G_GUINT64_FORMAT
-      " more than %" G_GSIZE_FORMAT " are announced",
-      what, r->size, n, r->at);
+  return fail (r, LYCHEE_MODEL_ERROR_TRUNCATED, "its %" G_GSIZE_FORMAT " bytes end inside %s",
+      r->size, what);
 }
 
 static gboolean
@@ -227,8 +225,9 @@ check_tensor (Reader *r, guint64 i, guint32 alignment, GHashTable *seen, guint64
         what, at, *offset);
   if (bytes > r->size || at > r->size)
     return fail (r, LYCHEE_MODEL_ERROR_TRUNCATED,
-        "%s needs %" G_GUINT64_FORMAT " bytes, more than the file has (%" G_GSIZE_FORMAT ")", what,
-        bytes, r->size);
+        "its %" G_GSIZE_FORMAT " bytes end before the end of %s, which is %" G_GUINT64_FORMAT
+        " bytes long at offset %" G_GUINT64_FORMAT,
+        r->size, what, bytes, at);
   *offset = (at + bytes + alignment - 1) & ~(guint64) (alignment - 1);
   g_hash_table_insert (seen, g_steal_pointer (&name), GSIZE_TO_POINTER (at + bytes));
   return TRUE;
@@ -261,12 +260,11 @@ lychee_gguf_check (const guint8 *data, gsize size, gsize *header_size, GError **
   /* A key takes 13 bytes at least, an entry of the tensor table 32. */
   if (n_keys > size / 13)
     return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED,
-        "the file announces %" G_GUINT64_FORMAT " keys, more than fit into its %" G_GSIZE_FORMAT
-        " bytes",
+        "it announces %" G_GUINT64_FORMAT " keys, more than fit into its %" G_GSIZE_FORMAT " bytes",
         n_keys, size);
   if (n_tensors > size / 32)
     return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED,
-        "the file announces %" G_GUINT64_FORMAT " tensors, more than fit into its %" G_GSIZE_FORMAT
+        "it announces %" G_GUINT64_FORMAT " tensors, more than fit into its %" G_GSIZE_FORMAT
         " bytes",
         n_tensors, size);
 
@@ -279,14 +277,15 @@ lychee_gguf_check (const guint8 *data, gsize size, gsize *header_size, GError **
   if (n_tensors > 0) /* there is nothing to align otherwise */
     r.at = (r.at + alignment - 1) & ~(gsize) (alignment - 1);
   if (r.at > size)
-    return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED, "the file ends before its tensors");
+    return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED,
+        "its %" G_GSIZE_FORMAT " bytes end before its tensors", size);
   g_hash_table_iter_init (&iter, tensors);
   while (g_hash_table_iter_next (&iter, &name, &end))
     if (GPOINTER_TO_SIZE (end) > size - r.at)
       return fail (&r, LYCHEE_MODEL_ERROR_TRUNCATED,
-          "the file ends inside tensor “%s”: it has %" G_GSIZE_FORMAT
-          " bytes and should have %" G_GUINT64_FORMAT " or more",
-          (char *) name, size, (guint64) (r.at + GPOINTER_TO_SIZE (end)));
+          "its %" G_GSIZE_FORMAT " bytes end inside tensor “%s”, and should be %" G_GUINT64_FORMAT
+          " or more",
+          size, (char *) name, (guint64) (r.at + GPOINTER_TO_SIZE (end)));
   *header_size = r.at;
   return TRUE;
 }

@@ -7,6 +7,9 @@
 
 #include "lychee-gguf-check.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,21 +70,29 @@ part_open (Part *part, const char *path, GError **error)
   const guint8 *data;
   gsize size;
   char *base;
+  int fd;
 
   /* A pipe would be waited for, and a folder gives a riddle for a message. */
   if (g_file_test (path, G_FILE_TEST_EXISTS) && !g_file_test (path, G_FILE_TEST_IS_REGULAR))
     return lychee_model_fail (error, LYCHEE_MODEL_ERROR_OPEN,
         "Cannot open the model “%s”: it is %s, and a GGUF file is wanted", path,
         g_file_test (path, G_FILE_TEST_IS_DIR) ? "a directory" : "no regular file");
-  part->file = g_mapped_file_new (path, FALSE, &local);
+  fd = g_open (path, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0)
+    return lychee_model_fail (
+        error, LYCHEE_MODEL_ERROR_OPEN, "Cannot open the model “%s”: %s", path, g_strerror (errno));
+  part->file = g_mapped_file_new_from_fd (fd, FALSE, &local);
+  g_close (fd, NULL);
   if (!part->file)
     return lychee_model_fail (
         error, LYCHEE_MODEL_ERROR_OPEN, "Cannot open the model “%s”: %s", path, local->message);
   data = (const guint8 *) g_mapped_file_get_contents (part->file);
   size = g_mapped_file_get_length (part->file);
   if (!lychee_gguf_check (data, size, &part->header_size, &local)) {
-    g_propagate_prefixed_error (
-        error, g_steal_pointer (&local), "Cannot use the model “%s”: ", path);
+    gboolean cut = g_error_matches (local, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_TRUNCATED);
+
+    g_propagate_prefixed_error (error, g_steal_pointer (&local), "Cannot use the model “%s”: %s",
+        path, cut ? "it is incomplete, get it again: " : "");
     return FALSE;
   }
   part->gguf = gguf_init_from_buffer (data, size, params);
@@ -175,9 +186,15 @@ open_parts (LycheeGguf *gguf, const char *path, GError **error)
     g_autofree char *name =
         g_strdup_printf ("%s-%05d-of-%05d.gguf", stem, (int) i + 1, (int) count);
     Part *part = &gguf->parts[gguf->n_parts++];
+    GError *local = NULL;
 
-    if (!part_open (part, name, error))
+    if (!part_open (part, name, &local)) {
+      if (g_error_matches (local, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_OPEN))
+        g_prefix_error (
+            &local, "Part %d of %d is not beside the first: ", (int) i + 1, (int) count);
+      g_propagate_error (error, local);
       return FALSE;
+    }
     if (get_split (part, "split.no") != i || get_split (part, "split.count") != count)
       return lychee_model_fail (error, LYCHEE_MODEL_ERROR_INVALID,
           "Cannot use the model “%s”: its keys do not say that it is part %d of %d", name,

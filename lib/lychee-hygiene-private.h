@@ -14,10 +14,11 @@ void lychee_hygiene_strip (const LycheeCue *cue, GPtrArray *parts, LycheeHygiene
 /* Speakers: lychee-hygiene-speakers.c. */
 
 typedef enum {
-  LYCHEE_LABEL_LETTER, /* "Q." or "A.": one where both are, again and again */
-  LYCHEE_LABEL_WEAK,   /* a word before a colon, in a script without capitals */
-  LYCHEE_LABEL_NORMAL, /* like a name */
-  LYCHEE_LABEL_STRONG, /* nothing else looks so */
+  LYCHEE_LABEL_LETTER,  /* "Q." or "A.": one where both are, again and again */
+  LYCHEE_LABEL_BRACKET, /* "[Ann] ": one where most lines begin so, with several names */
+  LYCHEE_LABEL_WEAK,    /* a word before a colon, in a script without capitals */
+  LYCHEE_LABEL_NORMAL,  /* like a name */
+  LYCHEE_LABEL_STRONG,  /* nothing else looks so */
 } LycheeLabelStrength;
 
 /* What begins a turn of speech at some place of a text. */

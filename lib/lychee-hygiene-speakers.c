@@ -6,6 +6,8 @@
 /* Who speaks, as the text says it: "Ann Lee: Good morning", ">> Good morning", ">> ANN: Good
  * morning", "[SPEAKER_01] Good morning".
  *
+ * "[Ann] Good morning" where most lines begin so.
+ *
  * A colon is no proof: "Note: this", "10:30", "https://…", "He said: go". A label looks like a
  * name; and it comes again, or others do. */
 
@@ -142,6 +144,43 @@ static const char *const not_names[] = {
   "music",
   "applause",
   "laughter",
+  "laughs",
+  "laughing",
+  "cheering",
+  "cheers",
+  "inaudible",
+  "unintelligible",
+  "indistinct",
+  "crosstalk",
+  "silence",
+  "pause",
+  "noise",
+  "background noise",
+  "foreign",
+  "sighs",
+  "coughs",
+  "musik",
+  "applaus",
+  "gelächter",
+  "lachen",
+  "musique",
+  "rires",
+  "applaudissements",
+  "música",
+  "risas",
+  "aplausos",
+  "risate",
+  "musica",
+  "applausi",
+  "音乐",
+  "音楽",
+  "掌声",
+  "拍手",
+  "笑",
+  "笑声",
+  "музыка",
+  "смех",
+  "аплодисменты",
   "hinweis",
   "achtung",
   "anmerkung",
@@ -299,7 +338,7 @@ skip_spaces (const char *at)
   return at;
 }
 
-/* "[SPEAKER_01]", "[Ann Lee]:", "(ANN):" */
+/* "[SPEAKER_01]", "[Ann Lee]:", "(ANN):", perhaps "[Ann Lee] " */
 static gboolean
 read_bracketed (const char **text, LycheeLabel *label)
 {
@@ -317,14 +356,19 @@ read_bracketed (const char **text, LycheeLabel *label)
   name = g_strstrip (g_strndup (at + 1, close - at - 1));
   lower = g_utf8_strdown (name, -1);
   behind = close + 1;
-  if (*behind == ':') {
-    behind++;
+  if (*behind == ':' ||
+      (*at == '[' && is_role (lower) && g_ascii_isdigit (lower[strlen (lower) - 1]))) {
     if (!judge_name (name, &label->strength))
       return FALSE;
-  } else if (*at != '[' || !is_role (lower) || !g_ascii_isdigit (lower[strlen (lower) - 1])) {
-    return FALSE; /* "[Music]" */
+    behind += *behind == ':';
+    label->strength = LYCHEE_LABEL_STRONG;
+  } else {
+    /* "[Music]", which is said by nobody, is often alone. */
+    if (*at != '[' || (*behind != ' ' && *behind != '\t') ||
+        strchr ("\n[", *skip_spaces (behind)) != NULL || !judge_name (name, &label->strength))
+      return FALSE;
+    label->strength = LYCHEE_LABEL_BRACKET;
   }
-  label->strength = LYCHEE_LABEL_STRONG;
   label->name = g_steal_pointer (&name);
   *text = skip_spaces (behind);
   return TRUE;
@@ -431,10 +475,17 @@ lychee_hygiene_find_labels (const char *text, gboolean at_line_start)
         at = skip_spaces (at + 1);
     }
     if (*at == '>' && read_turn (&at, at_line_start)) {
+      const char *behind = at;
+
       found = TRUE;
-      /* What looks like a name behind the mark of a turn is one. */
-      if (!read_bracketed (&at, &label) && read_name (&at, &label))
-        label.strength = LYCHEE_LABEL_STRONG;
+      /* What looks like a name behind the mark of a turn is one, but for brackets alone. */
+      if (read_bracketed (&at, &label) && label.strength == LYCHEE_LABEL_BRACKET) {
+        g_clear_pointer (&label.name, g_free);
+        at = behind;
+      } else if (label.name == NULL) {
+        read_name (&at, &label);
+      }
+      label.strength = LYCHEE_LABEL_STRONG;
     } else if (at_line_start) {
       found = read_bracketed (&at, &label) || read_letter (&at, &label) || read_name (&at, &label);
     }
@@ -455,9 +506,11 @@ lychee_hygiene_find_labels (const char *text, gboolean at_line_start)
 }
 
 struct _LycheeSpeakerEvidence {
-  GHashTable *counts; /* name -> how often */
+  GHashTable *counts;    /* name -> how often */
+  GHashTable *bracketed; /* names in brackets without a colon */
   guint64 n_lines;
   guint64 n_labelled;
+  guint64 n_bracketed;
 };
 
 LycheeSpeakerEvidence *
@@ -466,6 +519,7 @@ lychee_speaker_evidence_new (void)
   LycheeSpeakerEvidence *evidence = g_new0 (LycheeSpeakerEvidence, 1);
 
   evidence->counts = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  evidence->bracketed = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   return evidence;
 }
 
@@ -473,6 +527,7 @@ void
 lychee_speaker_evidence_free (LycheeSpeakerEvidence *evidence)
 {
   g_hash_table_unref (evidence->counts);
+  g_hash_table_unref (evidence->bracketed);
   g_free (evidence);
 }
 
@@ -485,15 +540,24 @@ count_name (LycheeSpeakerEvidence *evidence, const char *name)
 void
 lychee_speaker_evidence_learn (LycheeSpeakerEvidence *evidence, GArray *labels)
 {
+  LycheeLabelStrength first =
+      labels->len > 0 ? g_array_index (labels, LycheeLabel, 0).strength : LYCHEE_LABEL_LETTER;
+
   evidence->n_lines++;
-  evidence->n_labelled +=
-      labels->len > 0 && g_array_index (labels, LycheeLabel, 0).strength > LYCHEE_LABEL_LETTER;
+  evidence->n_labelled += first > LYCHEE_LABEL_BRACKET;
+  evidence->n_bracketed += first == LYCHEE_LABEL_BRACKET;
   for (guint i = 0; i < labels->len; i++) {
-    const char *name = g_array_index (labels, LycheeLabel, i).name;
+    const LycheeLabel *label = &g_array_index (labels, LycheeLabel, i);
+    const char *name = label->name;
     guint count;
 
     if (name == NULL)
       continue;
+    if (label->strength == LYCHEE_LABEL_BRACKET) {
+      if (g_hash_table_size (evidence->bracketed) < MAX_NAMES)
+        g_hash_table_add (evidence->bracketed, g_strdup (name));
+      continue;
+    }
     count = count_name (evidence, name);
     if (count > 0 || g_hash_table_size (evidence->counts) < MAX_NAMES)
       g_hash_table_replace (
@@ -506,6 +570,9 @@ lychee_speaker_evidence_recurs (LycheeSpeakerEvidence *evidence, const LycheeLab
 {
   if (label->strength == LYCHEE_LABEL_LETTER)
     return count_name (evidence, "Q") >= 2 && count_name (evidence, "A") >= 2;
+  if (label->strength == LYCHEE_LABEL_BRACKET)
+    return evidence->n_bracketed >= MIN_LINES && evidence->n_bracketed * 2 >= evidence->n_lines &&
+           g_hash_table_size (evidence->bracketed) >= 2;
   return label->name == NULL || label->strength == LYCHEE_LABEL_STRONG ||
          count_name (evidence, label->name) >= 2;
 }
@@ -519,7 +586,7 @@ lychee_speaker_evidence_accepts (
 
   if (lychee_speaker_evidence_recurs (evidence, label))
     return TRUE;
-  if (label->strength == LYCHEE_LABEL_LETTER)
+  if (label->strength <= LYCHEE_LABEL_BRACKET)
     return FALSE;
   if (complete)
     return usual && (evidence->n_labelled >= 2 || label->strength >= LYCHEE_LABEL_NORMAL);

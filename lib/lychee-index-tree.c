@@ -101,14 +101,60 @@ build_leaves (Writer *writer, guint at, guint n)
   build_leaves (writer, at + left, n - left);
 }
 
-/* Computes the coarse mean key and value, from rows, and all leaves' codes. */
+/* The least of the @n largest ids of the open node, which are all different. */
+static guint32
+find_newest (const LycheeOpenNode *open, const guint32 *id, guint n)
+{
+  guint32 least = 0, end = G_MAXUINT32; /* so many have ids from least on; fewer from end on */
+
+  while (end - least > 1) {
+    guint32 middle = least + (end - least) / 2;
+    guint count = 0;
+
+    for (guint i = 0; i < open->n_rows; i++)
+      count += id[i] >= middle;
+    if (count >= n)
+      least = middle;
+    else
+      end = middle;
+  }
+  return least;
+}
+
+/* Brings the sum of the values in writer->mean up to date. What was summed before needs no reading:
+ * ids grow, so what has come since are the newest rows. */
+static void
+sum_values (Writer *writer, const LycheeSummary *summary)
+{
+  LycheeOpenNode *open = writer->open;
+  const guint16 **row = writer->sorter->key_spare;
+  guint32 *id = writer->sorter->id_spare, newest = 0;
+  guint dim = open->head_dim, n = 0;
+
+  for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+    memcpy (id + n, open->id + (gsize) leaf * open->stride, open->count[leaf] * sizeof *id);
+    n += open->count[leaf];
+  }
+  memset (writer->mean, 0, dim * sizeof *writer->mean);
+  if (open->fresh > 0 && open->fresh < n) {
+    newest = find_newest (open, id, n - open->fresh);
+    for (guint d = 0; d < dim; d++)
+      writer->mean[d] = open->fresh * summary->value_scale * summary->value_code[d];
+  }
+  n = 0;
+  for (guint i = 0; i < open->n_rows; i++)
+    if (id[i] >= newest)
+      row[n++] = lychee_rows_key (writer->rows, dim, id[i]) + writer->rows->value_offset;
+  writer->sorter->kernels->sum_rows (row, n, dim, writer->mean, NULL);
+}
+
+/* Computes the coarse mean key and value, and all leaves' codes. */
 static void
 refresh_open (Writer *writer, LycheeSummary *summary)
 {
   LycheeOpenNode *open = writer->open;
   LycheeIndex *index = writer->index;
-  guint dim = open->head_dim, n = 0;
-  const guint16 **row = writer->sorter->key_spare;
+  guint dim = open->head_dim;
 
   memset (writer->mean, 0, dim * sizeof *writer->mean);
   for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
@@ -123,14 +169,9 @@ refresh_open (Writer *writer, LycheeSummary *summary)
   for (guint leaf = 0; leaf < open->n_leaves; leaf++)
     lychee_open_node_encode (open, index, leaf, summary->code, summary->scale);
 
-  for (guint leaf = 0; leaf < open->n_leaves; leaf++)
-    for (guint i = 0; i < open->count[leaf]; i++)
-      row[n++] = lychee_rows_key (writer->rows, dim, open->id[(gsize) leaf * open->stride + i]) +
-                 writer->rows->value_offset;
-  memset (writer->mean, 0, dim * sizeof *writer->mean);
-  writer->sorter->kernels->sum_rows (row, n, dim, writer->mean, NULL);
+  sum_values (writer, summary);
   for (guint d = 0; d < dim; d++)
-    writer->mean[d] /= n;
+    writer->mean[d] /= open->n_rows;
   lychee_code_encode (writer->mean, dim, summary->value_code, &summary->value_scale);
   open->fresh = open->n_rows;
 }
@@ -177,6 +218,7 @@ build_node (Writer *writer, guint at, guint n, guint limit, Built *built)
   g_byte_array_set_size (built->codes, built->codes->len + 2 * dim);
   summary = built_get (built, built->summaries->len - 1, dim);
   open->n_leaves = 0;
+  open->fresh = 0;
   open->n_rows = open->built = n;
   if (limit == 0)
     limit = next_limit (index);

@@ -247,7 +247,8 @@ static guint
 llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
 {
   guint n = 0;
-  guint max_digits = self->kind == LYCHEE_PRETOKENIZER_LLAMA3 ? 3 : 1;
+  gboolean threes =
+      self->kind == LYCHEE_PRETOKENIZER_LLAMA3 || self->kind == LYCHEE_PRETOKENIZER_MINICPM5;
   gboolean may_go_on;
 
   switch ((State) self->state) {
@@ -285,7 +286,7 @@ llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n
     }
     G_GNUC_FALLTHROUGH;
   case STATE_OTHER_NEWLINE:
-    if (is_newline (c)) {
+    if (is_newline (c) && self->kind != LYCHEE_PRETOKENIZER_SEED_CODER) {
       self->state = STATE_OTHER_NEWLINE;
       break;
     }
@@ -334,7 +335,51 @@ llama3_push (LycheePretokenizer *self, gunichar c, CharClass char_class, guint n
     begin (self, c, char_class, STATE_OTHER_ONE);
     break;
   }
-  return take (self, c, n_bytes, max_digits, ends, n);
+  return take (self, c, n_bytes, threes ? 3 : 1, ends, n);
+}
+
+static guint
+minicpm5_push (
+    LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  guint n = 0;
+
+  if (char_class == CLASS_NUMBER && self->state != STATE_NUMBER)
+    n = lychee_pretokenizer_finish (self, ends);
+  return n + llama3_push (self, c, char_class, n_bytes, ends + n);
+}
+
+/* Of what is pending, STATE_SPACE is what no expression takes: white space, too, but the last of it
+ * before a letter or a punctuation mark, which is of their word. */
+static guint
+deepseek_coder_push (
+    LycheePretokenizer *self, gunichar c, CharClass char_class, guint n_bytes, gsize *ends)
+{
+  guint eastern = (c >= 0x800 && c <= 0x9fa5) || (c >= 0xac00 && c <= 0xd7ff);
+  gboolean alone = is_newline (c) || char_class == CLASS_NUMBER;
+  State state = STATE_SPACE;
+  guint n = 0;
+
+  if (char_class == CLASS_LETTER)
+    state = STATE_LETTER;
+  else if (U_MASK (u_charType ((UChar32) c)) & U_GC_P_MASK)
+    state = STATE_OTHER;
+  if (self->state == STATE_SPACE && state != STATE_SPACE && !alone && self->last < self->length) {
+    n = leave_last_space (self, 0, ends);
+    self->state = state;
+  }
+  if (self->length > 0 && (alone || self->state != state || self->eastern != eastern))
+    ends[n++] = self->length;
+  self->state = state;
+  self->eastern = eastern;
+  self->last = self->length + (char_class == CLASS_SPACE ? 0 : n_bytes);
+  self->length += n_bytes;
+  if (alone) {
+    ends[n++] = self->length;
+    self->state = STATE_START;
+  }
+  settle (self, ends, n);
+  return n;
 }
 
 /* A letter or mark is the first of a word, but for the one character that may stand before it. */
@@ -502,7 +547,14 @@ lychee_pretokenizer_push (
     G_GNUC_FALLTHROUGH;
   case LYCHEE_PRETOKENIZER_LLAMA3:
   case LYCHEE_PRETOKENIZER_QWEN2:
+  case LYCHEE_PRETOKENIZER_SEED_CODER:
     n = llama3_push (self, c, char_class, n_bytes, ends);
+    break;
+  case LYCHEE_PRETOKENIZER_MINICPM5:
+    n = minicpm5_push (self, c, char_class, n_bytes, ends);
+    break;
+  case LYCHEE_PRETOKENIZER_DEEPSEEK_CODER:
+    n = deepseek_coder_push (self, c, char_class, n_bytes, ends);
     break;
   case LYCHEE_PRETOKENIZER_GPT4O:
   case LYCHEE_PRETOKENIZER_TEKKEN:

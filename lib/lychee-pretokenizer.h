@@ -19,6 +19,12 @@ G_BEGIN_DECLS
  *   `[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
  * @LYCHEE_PRETOKENIZER_QWEN2: as Llama 3, but `\p{N}` in place of `\p{N}{1,3}`
  * @LYCHEE_PRETOKENIZER_QWEN35: as Qwen 2, but with `[\p{L}\p{M}]` in place of `\p{L}`
+ * @LYCHEE_PRETOKENIZER_SEED_CODER: as Qwen 2, but without the `[\r\n]*`
+ * @LYCHEE_PRETOKENIZER_MINICPM5: every `\p{N}{1,3}` is a word; what lies between two is text of its
+ *   own, cut as Llama 3 does
+ * @LYCHEE_PRETOKENIZER_DEEPSEEK_CODER: every `[\r\n]` is a word; of what lies between, every
+ *   `\s?\p{L}+`, then `\s?\p{P}+` of the rest, then the rest between these; in each of these what
+ * is of U+0800 to U+9FA5 or U+AC00 to U+D7FF is apart from the rest, and every `\p{N}` a word
  * @LYCHEE_PRETOKENIZER_GPT4O: with U for `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`, L for
  *   `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`, and C for `('s|'t|'re|'ve|'m|'ll|'d)?` in either case,
  *   `[^\r\n\p{L}\p{N}]?U*L+C|[^\r\n\p{L}\p{N}]?U+L*C|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|`
@@ -31,6 +37,9 @@ typedef enum {
   LYCHEE_PRETOKENIZER_LLAMA3,
   LYCHEE_PRETOKENIZER_QWEN2,
   LYCHEE_PRETOKENIZER_QWEN35,
+  LYCHEE_PRETOKENIZER_SEED_CODER,
+  LYCHEE_PRETOKENIZER_MINICPM5,
+  LYCHEE_PRETOKENIZER_DEEPSEEK_CODER,
   LYCHEE_PRETOKENIZER_GPT4O,
   LYCHEE_PRETOKENIZER_TEKKEN,
 } LycheePretokenizerKind;
@@ -51,6 +60,7 @@ typedef struct {
   gsize newline;     /* where the last newline of a run of spaces ends, 0 for none */
   guint n_digits;
   guint capital; /* whether the last character was one */
+  guint eastern; /* DeepSeek-Coder: whether what is pending is of the ranges that are apart */
 } LycheePretokenizer;
 
 /* Takes one character of @n_bytes bytes. Gives the ends of the words that no further text can

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Sessions on the disk. */
+#include "lychee-chunk-private.h"
 #include "lychee-file.h"
 #include "lychee-model-private.h"
 #include "lychee-session-private.h"
@@ -10,6 +11,7 @@
 #define SECTION_META 16
 #define SECTION_CHUNKS 17
 #define CHUNK_TYPE "(uaymsmsttyd)"
+#define PART_TYPE "(tuu)" /* LycheeChunkPart */
 
 /* Errors of the file become the session's. */
 static void
@@ -41,6 +43,26 @@ describe_chunks (LycheeCache *cache)
 
     g_variant_builder_add (&b, "(u@aymsmsttyd)", position, ids, chunk->text, chunk->speaker,
         chunk->pts, chunk->duration, (guchar) chunk->boundary, (double) chunk->drift);
+    lychee_chunk_unref (chunk);
+  }
+  return g_variant_builder_end (&b);
+}
+
+/* Where in each chunk other cues begin. */
+static GVariant *
+describe_parts (LycheeCache *cache)
+{
+  GVariantBuilder b;
+  LycheeChunk *chunk;
+
+  G_STATIC_ASSERT (sizeof (LycheeChunkPart) == 16);
+  g_variant_builder_init (&b, G_VARIANT_TYPE ("aa" PART_TYPE));
+  for (guint i = 0; (chunk = lychee_cache_get_chunk (cache, i, NULL)); i++) {
+    guint n;
+    const LycheeChunkPart *parts = lychee_chunk_get_parts (chunk, &n);
+
+    g_variant_builder_add_value (
+        &b, g_variant_new_fixed_array (G_VARIANT_TYPE (PART_TYPE), parts, n, sizeof *parts));
     lychee_chunk_unref (chunk);
   }
   return g_variant_builder_end (&b);
@@ -96,6 +118,7 @@ describe (LycheeSession *s, LycheeCache *cache, LycheeChatFormat template)
   g_variant_builder_add (&b, "{sv}", "tokens-forgotten", g_variant_new_uint64 (forgotten));
   g_variant_builder_add (&b, "{sv}", "start",
       g_variant_new_fixed_array (G_VARIANT_TYPE_INT32, start, n_start, sizeof *start));
+  g_variant_builder_add (&b, "{sv}", "parts", describe_parts (cache));
   return g_variant_builder_end (&b);
 }
 
@@ -232,7 +255,7 @@ parse_description (GVariant *meta, Description *d)
   g_variant_lookup (meta, "limited", "b", &d->limited);
   g_variant_lookup (meta, "local-begin", "u", &d->extent.local_begin);
   return is_value (LYCHEE_TYPE_CHAT_FORMAT, d->template) &&
-         d->template != LYCHEE_CHAT_FORMAT_UNKNOWN &&
+         d->template != LYCHEE_CHAT_FORMAT_AUTO &&
          is_value (LYCHEE_TYPE_GRANULARITY, d->granularity) && d->sinks <= 65536 &&
          d->window <= 65536 && d->max_context > 0 && d->max_context <= 1u << 24 &&
          d->extent.length > 0;
@@ -250,9 +273,28 @@ check_ids (LycheeSession *s, const gint32 *ids, gsize n)
   return TRUE;
 }
 
-/* Lists the chunks in the cache: they follow each other up to its end. */
+/* Whether each is at a later token of the chunk than the one before, and at a character of its
+ * text.
+ */
 static gboolean
-load_chunks (LycheeSession *s, LycheeCache *cache, GVariant *chunks)
+check_parts (const LycheeChunkPart *parts, gsize n, gsize n_ids, const char *text)
+{
+  gsize length = strlen (text), byte = 0, token = 0;
+
+  for (gsize i = 0; i < n; i++) {
+    if (parts[i].token <= token || parts[i].token >= n_ids || parts[i].byte < byte ||
+        parts[i].byte > length || ((guchar) text[parts[i].byte] & 0xc0) == 0x80)
+      return FALSE;
+    token = parts[i].token;
+    byte = parts[i].byte;
+  }
+  return TRUE;
+}
+
+/* Lists the chunks in the cache: they follow each other up to its end. @parts (nullable): of each
+ * of them, where there are any. */
+static gboolean
+load_chunks (LycheeSession *s, LycheeCache *cache, GVariant *chunks, GVariant *parts)
 {
   guint length = lychee_cache_get_length (cache), at = 0, n = 0, position, head, skip;
   const char *text, *speaker;
@@ -265,20 +307,24 @@ load_chunks (LycheeSession *s, LycheeCache *cache, GVariant *chunks)
 
   lychee_cache_get_hole (cache, &head, &skip);
   at = head + skip;
+  if (parts && g_variant_n_children (parts) != g_variant_n_children (chunks))
+    return FALSE;
   g_variant_iter_init (&iter, chunks);
   while (ok && g_variant_iter_next (&iter, "(u@aym&sm&sttyd)", &position, &bytes, &text, &speaker,
                    &pts, &duration, &boundary, &drift)) {
     gsize size;
     gconstpointer data = g_variant_get_fixed_array (bytes, &size, 1);
     g_autofree gint32 *ids = g_memdup2 (data, size);
-    gsize n_ids = size / sizeof *ids;
+    gsize n_ids = size / sizeof *ids, n_own = 0;
+    g_autoptr (GVariant) own = parts ? g_variant_get_child_value (parts, n) : NULL;
+    const LycheeChunkPart *of = own ? g_variant_get_fixed_array (own, &n_own, sizeof *of) : NULL;
 
     ok = text && size % sizeof *ids == 0 && n_ids > 0 && position >= at && position <= length &&
          n_ids <= length - position && is_value (LYCHEE_TYPE_BOUNDARY, boundary) &&
-         check_ids (s, ids, n_ids);
+         check_ids (s, ids, n_ids) && check_parts (of, n_own, n_ids, text);
     if (ok) {
-      g_autoptr (LycheeChunk) chunk =
-          lychee_chunk_new (ids, n_ids, text, speaker, pts, duration, boundary, (float) drift, n++);
+      g_autoptr (LycheeChunk) chunk = lychee_chunk_new_in_parts (
+          ids, n_ids, text, speaker, pts, duration, boundary, (float) drift, n++, of, n_own);
 
       lychee_cache_add_chunk (cache, chunk, position);
       at = position + n_ids;
@@ -295,6 +341,8 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
 {
   g_autoptr (GVariant) chunks = read_variant (file, SECTION_CHUNKS, "a" CHUNK_TYPE);
   g_autoptr (GVariant) start = g_variant_lookup_value (meta, "start", G_VARIANT_TYPE ("ai"));
+  g_autoptr (GVariant) parts =
+      g_variant_lookup_value (meta, "parts", G_VARIANT_TYPE ("aa" PART_TYPE));
   g_autoptr (LycheeCache) cache = NULL;
   LycheeRowForm form = g_str_equal (d->type, "q8_0") ? LYCHEE_ROW_Q8_0 : LYCHEE_ROW_F16;
   const gint32 *ids = NULL;
@@ -325,7 +373,7 @@ load_cache (LycheeSession *s, LycheeFile *file, GVariant *meta, const Descriptio
       g_prefix_error (error, "“%s”: ", path);
       return NULL;
     }
-    if (load_chunks (s, cache, chunks)) {
+    if (load_chunks (s, cache, chunks, parts)) {
       lychee_cache_set_start (cache, ids, n_ids);
       lychee_cache_count_lost (cache, d->left_out, d->forgotten);
       return g_steal_pointer (&cache);

@@ -273,18 +273,24 @@ cut (LycheeSession *s, guint length, GError **error)
 guint64
 lychee_session_truncate (LycheeSession *session, guint64 time)
 {
+  g_return_val_if_fail (LYCHEE_IS_SESSION (session), LYCHEE_TIME_NONE);
+
+  return lychee_session_truncate_from (session, 0, time);
+}
+
+guint64
+lychee_session_truncate_from (LycheeSession *session, guint first, guint64 time)
+{
   guint position, length;
   guint64 end = LYCHEE_TIME_NONE;
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeChunk) beginning = NULL; /* of one that lies over the time */
   LycheeChunk *chunk;
 
-  g_return_val_if_fail (LYCHEE_IS_SESSION (session), LYCHEE_TIME_NONE);
-
   g_mutex_lock (&session->reading);
   lychee_session_text_forget (session);
   length = lychee_cache_get_length (session->cache);
-  for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, &position)); i++) {
+  for (guint i = first; (chunk = lychee_cache_get_chunk (session->cache, i, &position)); i++) {
     gboolean later = chunk->pts != LYCHEE_TIME_NONE && chunk->pts >= time;
 
     beginning = lychee_chunk_new_beginning (chunk, time);
@@ -297,7 +303,7 @@ lychee_session_truncate (LycheeSession *session, guint64 time)
   if (!cut (session, length, &error) ||
       (beginning && !lychee_session_read_chunk (session, beginning, NULL, &error)))
     g_warning ("The transcript was cut further back than asked: %s", error->message);
-  for (guint i = 0; (chunk = lychee_cache_get_chunk (session->cache, i, NULL)); i++) {
+  for (guint i = first; (chunk = lychee_cache_get_chunk (session->cache, i, NULL)); i++) {
     guint64 until = lychee_chunk_get_end (chunk);
 
     if (until != LYCHEE_TIME_NONE)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-transcript-parser-json-keys.h"
 #include "lychee-transcript-parser-private.h"
 
 #include "lychee-hygiene-private.h"
@@ -139,26 +140,138 @@ skip_before_json (const char *at, const char *end)
   return next;
 }
 
+/* Whether a key without quotes is at @at, one of those that recognisers have: as detect_json(). */
+static LycheeTranscriptFormat
+detect_key (const char *at, const char *end, gboolean at_end)
+{
+  const char *stop = at;
+  g_autofree char *key = NULL;
+  LycheeJsonUnit unit;
+
+  while (stop < end && stop - at < 32 && (g_ascii_isalnum (*stop) || *stop == '_'))
+    stop++;
+  if (stop == end)
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  key = g_strndup (at, stop - at);
+  return *stop == ':' && lychee_json_key_lookup (key, &unit) != LYCHEE_JSON_KEY_NONE
+             ? LYCHEE_TRANSCRIPT_FORMAT_JSON
+             : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+}
+
+/* What a bracket or brace at @at shows: JSON, TEXT, or AUTO where more is needed to tell. */
+static LycheeTranscriptFormat
+detect_json (const char *at, const char *end, gboolean at_end)
+{
+  char open = *at;
+  const char *next = next_visible (at + 1, end);
+
+  if (next == NULL) /* all that there is of it */
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_JSON : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  if (open == '{')
+    return strchr ("\"'}", *next) != NULL ? LYCHEE_TRANSCRIPT_FORMAT_JSON
+                                          : detect_key (next, end, at_end);
+  switch (*next) {
+  case '{':
+    return LYCHEE_TRANSCRIPT_FORMAT_JSON;
+  case '[': /* "[[inaudible]]" is none */
+  case '(':
+    next = next_visible (next + 1, end);
+    if (next == NULL)
+      return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+    return strchr ("[{\"'-]", *next) != NULL || g_ascii_isdigit (*next)
+               ? LYCHEE_TRANSCRIPT_FORMAT_JSON
+               : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+  case ']': /* nothing, and nothing behind it */
+    if (next_visible (next + 1, end) != NULL)
+      return LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_JSON : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  case '"': /* a list of texts; not a quotation in brackets */
+    for (next++; next < end && *next != '"'; next++)
+      next += *next == '\\' && next + 1 < end;
+    next = next < end ? next_visible (next + 1, end) : NULL;
+    if (next == NULL)
+      return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+    if (*next == ']') {
+      next = next_visible (next + 1, end);
+      if (next == NULL)
+        return at_end ? LYCHEE_TRANSCRIPT_FORMAT_JSON : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+      return LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+    }
+    return *next == ',' ? LYCHEE_TRANSCRIPT_FORMAT_JSON : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+  default:
+    return LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+  }
+}
+
+/* (transfer full) (nullable): the name of the outermost element of a text that begins with a tag,
+ * in lower case; "" where there is none. NULL where more text is needed to tell. */
+static char *
+find_root (const char *at, const char *end)
+{
+  while (at != NULL && end - at >= 2 && *at == '<' && strchr ("?!", at[1]) != NULL) {
+    const char *close = g_str_has_prefix (at, "<!--") ? "-->" : ">";
+
+    at = g_strstr_len (at + 2, end - at - 2, close);
+    if (at != NULL)
+      at = next_visible (at + strlen (close), end);
+  }
+  if (at == NULL || end - at < 2)
+    return NULL;
+  if (*at != '<' || !g_ascii_isalpha (at[1]))
+    return g_strdup ("");
+  for (const char *stop = ++at; stop < end; stop++) {
+    if (*stop == ':')
+      at = stop + 1;
+    else if (!g_ascii_isalnum (*stop) && strchr ("-_.", *stop) == NULL)
+      return g_ascii_strdown (at, stop - at);
+  }
+  return NULL;
+}
+
+/* What a text that begins with a tag is; @known: it is one of subtitles. */
+static LycheeTranscriptFormat
+detect_xml (const char *at, const char *end, gboolean at_end, gboolean *known)
+{
+  static const char *const roots[] = { "tt", "transcript", "timedtext", "sami", "trans",
+    "usfsubtitles", "transcription", NULL };
+  g_autofree char *root = find_root (at, end);
+
+  *known = FALSE;
+  if (root == NULL)
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  *known = g_strv_contains (roots, root);
+  /* What is said in other documents is told from their tags at least. */
+  return *known || strcmp (root, "html") == 0 ||
+                 (*root != '\0' && g_ascii_strncasecmp (at, "<?xml", 5) == 0)
+             ? LYCHEE_TRANSCRIPT_FORMAT_XML
+             : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+}
+
 LycheeTranscriptFormat
 lychee_transcript_detect (const char *text, gsize length, gboolean at_end)
 {
   const char *end = text + length;
   const char *at = next_visible (text, end);
   const char *json;
-  const char *next;
 
   if (at == NULL)
     return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
 
+  if (*at == '<') {
+    gboolean known;
+    LycheeTranscriptFormat format = detect_xml (at, end, at_end, &known);
+
+    if (format != LYCHEE_TRANSCRIPT_FORMAT_TEXT)
+      return format;
+  }
   json = skip_before_json (at, end);
   if (json == NULL && !at_end)
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   if (json != NULL && (*json == '{' || *json == '[')) {
-    next = next_visible (json + 1, end);
-    if (next == NULL && !at_end)
-      return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
-    if (next != NULL && strchr (*json == '{' ? "\"'}" : "{[", *next) != NULL)
-      return LYCHEE_TRANSCRIPT_FORMAT_JSON;
+    LycheeTranscriptFormat format = detect_json (json, end, at_end);
+
+    if (format != LYCHEE_TRANSCRIPT_FORMAT_TEXT)
+      return format;
   }
   while (at != NULL) {
     gsize n = strcspn (at, "\r\n");
@@ -248,9 +361,10 @@ static gboolean
 has_speech (const char *text)
 {
   static const char *const texts[] = { "text", "word", "transcript", "punctuated_word", "body",
-    "content", "utf8", "partial" };
+    "content", "utf8", "partial", "display", "sentence", "Display", "Content", "value" };
   static const char *const others[] = { "start", "start_time", "startTime", "start_ms", "tStartMs",
-    "timestamp", "timestamps", "segments", "words", "offsets", "speaker", "partial" };
+    "timestamp", "timestamps", "segments", "words", "offsets", "speaker", "partial", "offset",
+    "offsetMilliseconds", "startOffset", "BeginOffsetMillis", "from", "ts", "Words", "Items" };
   gboolean found = FALSE;
 
   for (guint i = 0; i < G_N_ELEMENTS (texts) && !found; i++)
@@ -277,6 +391,7 @@ lychee_transcript_recognise (const void *data, gsize length)
   g_autoptr (GString) text = NULL;
   LycheeTranscriptReport report = { 0 };
   LycheeTranscriptFormat format;
+  gboolean known;
 
   g_return_val_if_fail (data != NULL || length == 0, LYCHEE_TRANSCRIPT_FORMAT_AUTO);
 
@@ -292,6 +407,11 @@ lychee_transcript_recognise (const void *data, gsize length)
     return LYCHEE_TRANSCRIPT_FORMAT_SUBRIP;
   if (format == LYCHEE_TRANSCRIPT_FORMAT_TEXT && !has_turns (text->str))
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  if (format == LYCHEE_TRANSCRIPT_FORMAT_XML) {
+    detect_xml (
+        next_visible (text->str, text->str + text->len), text->str + text->len, TRUE, &known);
+    return known ? format : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  }
   if (format == LYCHEE_TRANSCRIPT_FORMAT_JSON && !has_speech (text->str))
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   return format;

@@ -15,6 +15,10 @@
  * its words. */
 #define MIN_SPLIT_WORDS 64
 #define MAX_TIME 1e9
+/* Seconds since 1970, of dates from 2001 to 2096. */
+#define MIN_DATE 1e9
+#define MAX_DATE 4e9
+#define MAX_TURNS 131072
 
 typedef struct {
   char *text;
@@ -23,45 +27,224 @@ typedef struct {
   LycheeJsonTime end;
   gboolean punctuation;
   gboolean verbatim;
+  gboolean fragment;
 } Word;
 
 struct _LycheeJsonWords {
   GArray *array; /* of Word */
 };
 
+typedef struct {
+  LycheeJsonTime start;
+  char *speaker;
+} Turn;
+
+struct _LycheeJsonTurns {
+  GArray *array; /* of Turn */
+  gboolean sorted;
+};
+
+/* "PT1H2M3.5S" (ISO 8601) */
+static gboolean
+parse_duration (const char *text, double *seconds)
+{
+  static const char units[] = "DHMS";
+  static const double factors[] = { 86400, 3600, 60, 1 };
+  const char *at = text + 1;
+
+  *seconds = 0;
+  if (*text != 'P' || *at == '\0')
+    return FALSE;
+  while (*at != '\0') {
+    const char *unit;
+    char *end;
+    double value;
+
+    at += *at == 'T';
+    value = g_ascii_strtod (at, &end);
+    unit = *end != '\0' ? strchr (units, *end) : NULL;
+    if (end == at || unit == NULL)
+      return FALSE;
+    *seconds += value * factors[unit - units];
+    at = end + 1;
+  }
+  return TRUE;
+}
+
+static gboolean
+parse_date (const char *text, double *seconds)
+{
+  g_autoptr (GTimeZone) utc = NULL;
+  g_autoptr (GDateTime) date = NULL;
+
+  if (strlen (text) < 16 || text[4] != '-' || text[7] != '-' || strchr ("T ", text[10]) == NULL)
+    return FALSE;
+  utc = g_time_zone_new_utc ();
+  date = g_date_time_new_from_iso8601 (text, utc);
+  if (date == NULL)
+    return FALSE;
+  *seconds = g_date_time_to_unix (date) + g_date_time_get_microsecond (date) / 1e6;
+  return TRUE;
+}
+
 gboolean
-lychee_json_time_parse (const char *text, gboolean milliseconds, LycheeJsonTime *time)
+lychee_json_time_parse (const char *text, LycheeJsonUnit unit, LycheeJsonTime *time)
 {
   char *end;
   const char *at = text;
   guint64 clock;
 
-  *time = (LycheeJsonTime){ 0 };
-  if (strchr (text, ':') != NULL) {
+  *time = (LycheeJsonTime){ .unit = LYCHEE_JSON_SECONDS };
+  if (parse_date (text, &time->value)) {
+    time->unit = LYCHEE_JSON_DATE;
+  } else if (strchr (text, ':') != NULL) {
     if (!lychee_transcript_parse_time (&at, &clock))
       return FALSE;
     time->value = clock / 1e9;
-    time->unit = LYCHEE_JSON_SECONDS;
-  } else {
+  } else if (!parse_duration (text, &time->value)) {
     time->value = g_ascii_strtod (text, &end);
     if (end == text || !isfinite (time->value))
       return FALSE;
-    time->unit = milliseconds || g_str_has_prefix (end, "ms")   ? LYCHEE_JSON_MILLISECONDS
+    time->unit = g_str_has_prefix (end, "ms")                   ? LYCHEE_JSON_MILLISECONDS
+                 : unit != LYCHEE_JSON_UNKNOWN                  ? unit
                  : *end == 's' || strpbrk (text, ".eE") != NULL ? LYCHEE_JSON_SECONDS
                                                                 : LYCHEE_JSON_UNKNOWN;
   }
-  time->value = CLAMP (time->value, 0, MAX_TIME * 1000);
+  time->value = CLAMP (time->value, 0, MAX_TIME * 1e9);
   time->known = TRUE;
   return TRUE;
+}
+
+void
+lychee_json_time_make_relative (LycheeJsonTime *time, LycheeJsonOrigin *origin)
+{
+  double seconds = time->value;
+
+  if (time->unit == LYCHEE_JSON_MILLISECONDS ||
+      (time->unit == LYCHEE_JSON_UNKNOWN && seconds >= MIN_DATE * 1000))
+    seconds /= 1000;
+  if (time->unit != LYCHEE_JSON_DATE && (origin->relative || time->unit == LYCHEE_JSON_TICKS ||
+                                            seconds < MIN_DATE || seconds > MAX_DATE)) {
+    origin->relative = TRUE;
+    return;
+  }
+  if (!origin->known)
+    origin->seconds = seconds;
+  origin->known = TRUE;
+  time->value = MAX (seconds - origin->seconds, 0);
+  time->unit = LYCHEE_JSON_SECONDS;
 }
 
 static double
 to_seconds (const LycheeJsonTime *time, gboolean milliseconds)
 {
-  gboolean thousandth =
-      time->unit == LYCHEE_JSON_MILLISECONDS || (time->unit == LYCHEE_JSON_UNKNOWN && milliseconds);
+  double seconds = time->value;
 
-  return MIN (thousandth ? time->value / 1000 : time->value, MAX_TIME);
+  if (time->unit == LYCHEE_JSON_TICKS)
+    seconds /= 1e7;
+  else if (time->unit == LYCHEE_JSON_MILLISECONDS ||
+           (time->unit == LYCHEE_JSON_UNKNOWN && milliseconds))
+    seconds /= 1000;
+  return MIN (seconds, MAX_TIME);
+}
+
+LycheeJsonTime
+lychee_json_time_add (const LycheeJsonTime *start, const LycheeJsonTime *duration)
+{
+  LycheeJsonTime end = *start;
+
+  if (start->unit == duration->unit || duration->unit == LYCHEE_JSON_UNKNOWN) {
+    end.value += duration->value;
+  } else {
+    end.value = to_seconds (start, FALSE) + to_seconds (duration, FALSE);
+    end.unit = LYCHEE_JSON_SECONDS;
+  }
+  return end;
+}
+
+static void
+clear_turn (gpointer data)
+{
+  g_free (((Turn *) data)->speaker);
+}
+
+LycheeJsonTurns *
+lychee_json_turns_new (void)
+{
+  LycheeJsonTurns *turns = g_new0 (LycheeJsonTurns, 1);
+
+  turns->array = g_array_new (FALSE, FALSE, sizeof (Turn));
+  g_array_set_clear_func (turns->array, clear_turn);
+  return turns;
+}
+
+void
+lychee_json_turns_free (LycheeJsonTurns *turns)
+{
+  g_array_unref (turns->array);
+  g_free (turns);
+}
+
+void
+lychee_json_turns_add (LycheeJsonTurns *turns, const LycheeJsonTime *start, const char *speaker)
+{
+  Turn turn = { *start, NULL };
+
+  if (turns->array->len >= MAX_TURNS)
+    return;
+  turn.speaker = g_strdup (speaker);
+  g_array_append_val (turns->array, turn);
+  turns->sorted = FALSE;
+}
+
+gboolean
+lychee_json_turns_is_empty (LycheeJsonTurns *turns)
+{
+  return turns->array->len == 0;
+}
+
+static int
+compare_turns (gconstpointer a, gconstpointer b)
+{
+  double difference = ((const Turn *) a)->start.value - ((const Turn *) b)->start.value;
+
+  return difference < 0 ? -1 : difference > 0;
+}
+
+/* (nullable): who had begun to speak last, at @seconds. */
+static const char *
+find_speaker (LycheeJsonTurns *turns, double seconds, gboolean milliseconds)
+{
+  guint from = 0;
+  guint to = turns->array->len;
+
+  if (!turns->sorted)
+    g_array_sort (turns->array, compare_turns);
+  turns->sorted = TRUE;
+  while (from < to) {
+    guint middle = from + (to - from) / 2;
+
+    if (to_seconds (&g_array_index (turns->array, Turn, middle).start, milliseconds) <= seconds)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return from > 0 ? g_array_index (turns->array, Turn, from - 1).speaker : NULL;
+}
+
+void
+lychee_json_turns_apply (LycheeJsonTurns *turns, GPtrArray *cues, gboolean milliseconds)
+{
+  for (guint i = 0; i < cues->len && !lychee_json_turns_is_empty (turns); i++) {
+    LycheeCue *cue = g_ptr_array_index (cues, i);
+
+    if (cue->speaker == NULL && cue->start != LYCHEE_TIME_NONE) {
+      guint64 end = cue->end != LYCHEE_TIME_NONE && cue->end > cue->start ? cue->end : cue->start;
+
+      cue->speaker = g_strdup (
+          find_speaker (turns, (cue->start + (end - cue->start) / 2) / 1e9, milliseconds));
+    }
+  }
 }
 
 /* Whole numbers are milliseconds if, as seconds, a text would be said for far too long. */
@@ -137,7 +320,7 @@ void
 lychee_json_words_add (LycheeJsonWords *words, const LycheeJsonWord *word)
 {
   Word copy = { g_strdup (word->text), g_strdup (word->speaker), word->start, word->end,
-    word->punctuation, word->verbatim };
+    word->punctuation, word->verbatim, word->fragment };
 
   g_array_append_val (words->array, copy);
 }
@@ -181,53 +364,145 @@ lychee_json_words_set_span (
   }
 }
 
-/* Letters and digits alone, in lower case. */
-static char *
-normalise (const char *text)
+void
+lychee_json_words_set_speakers (
+    LycheeJsonWords *words, LycheeJsonTurns *turns, gboolean milliseconds)
 {
-  GString *plain = g_string_new (NULL);
+  for (guint i = 0; i < words->array->len && !lychee_json_turns_is_empty (turns); i++) {
+    Word *word = get_word (words, i);
 
+    if (word->speaker == NULL && word->start.known) {
+      double start = to_seconds (&word->start, milliseconds);
+      double end = word->end.known ? to_seconds (&word->end, milliseconds) : start;
+
+      word->speaker = g_strdup (find_speaker (turns, (start + MAX (start, end)) / 2, milliseconds));
+    } else if (word->speaker == NULL && word->punctuation && i > 0) {
+      word->speaker = g_strdup (get_word (words, i - 1)->speaker);
+    }
+  }
+}
+
+/* How many speak, up to two; @speaker: the first. */
+static guint
+count_speakers (LycheeJsonWords *words, const char **speaker)
+{
+  *speaker = NULL;
+  for (guint i = 0; i < words->array->len; i++) {
+    const char *name = get_word (words, i)->speaker;
+
+    if (name != NULL && *speaker != NULL && strcmp (name, *speaker) != 0)
+      return 2;
+    if (*speaker == NULL)
+      *speaker = name;
+  }
+  return *speaker != NULL;
+}
+
+const char *
+lychee_json_words_get_speaker (LycheeJsonWords *words)
+{
+  const char *speaker;
+
+  return count_speakers (words, &speaker) == 1 ? speaker : NULL;
+}
+
+static gboolean
+is_letter (gunichar c)
+{
+  return g_unichar_isalnum (c) || g_unichar_ismark (c);
+}
+
+static gsize
+count_letters (const char *text)
+{
+  gsize n = 0;
+
+  for (; *text != '\0'; text = g_utf8_next_char (text))
+    n += is_letter (g_utf8_get_char (text));
+  return n;
+}
+
+/* Over the letters of @word in @text, and what is attached behind them; NULL where they are others.
+ */
+static const char *
+pass_word (const char *text, const char *word)
+{
+  for (; *word != '\0'; word = g_utf8_next_char (word)) {
+    gunichar c = g_utf8_get_char (word);
+
+    if (!is_letter (c))
+      continue;
+    while (*text != '\0' && !is_letter (g_utf8_get_char (text)))
+      text = g_utf8_next_char (text);
+    if (*text == '\0' || g_unichar_tolower (g_utf8_get_char (text)) != g_unichar_tolower (c))
+      return NULL;
+    text = g_utf8_next_char (text);
+  }
   for (; *text != '\0'; text = g_utf8_next_char (text)) {
     gunichar c = g_utf8_get_char (text);
 
-    if (g_unichar_isalnum (c) || g_unichar_ismark (c))
-      g_string_append_unichar (plain, g_unichar_tolower (c));
+    if (g_unichar_isspace (c) || is_letter (c))
+      break;
   }
-  return g_string_free (plain, FALSE);
+  return text;
+}
+
+/* Cuts @text where the words are in it, and puts the pieces in their place. FALSE where it does not
+ * consist of the same letters. */
+static gboolean
+take_text (LycheeJsonWords *words, const char *text)
+{
+  g_autofree const char **ends = g_new (const char *, words->array->len);
+  const char *at = text;
+  guint n = 0;
+
+  for (guint i = 0; i < words->array->len; i++) {
+    at = pass_word (at, get_word (words, i)->text);
+    if (at == NULL)
+      return FALSE;
+    ends[i] = at;
+  }
+  if (count_letters (at) > 0)
+    return FALSE;
+  for (guint i = 0; i < words->array->len; i++) {
+    Word word = *get_word (words, i);
+
+    if (ends[i] == text) { /* a mark that the word before has taken */
+      if (n > 0 && word.end.known && !lychee_transcript_is_blank (word.text, strlen (word.text)))
+        get_word (words, n - 1)->end = word.end;
+      clear_word (&word);
+      continue;
+    }
+    g_free (word.text);
+    word.text = g_strndup (text, ends[i] - text);
+    word.verbatim = TRUE;
+    word.punctuation = FALSE;
+    text = ends[i];
+    *get_word (words, n++) = word;
+  }
+  g_array_set_clear_func (words->array, NULL);
+  g_array_set_size (words->array, n);
+  g_array_set_clear_func (words->array, clear_word);
+  return n > 0;
 }
 
 gboolean
-lychee_json_words_give_times (LycheeJsonWords *words, const char *text, const char *speaker)
+lychee_json_words_replace (LycheeJsonWords *words, const char *text, gboolean untimed)
 {
-  g_auto (GStrv) tokens = NULL;
-  guint n = words->array->len;
-  guint at = 0;
+  const char *speaker;
+  gboolean turns = count_speakers (words, &speaker) > 1;
+  gsize n_letters = 0;
 
-  if (n < MIN_SPLIT_WORDS)
+  if (!turns && !(untimed && words->array->len >= MIN_SPLIT_WORDS))
     return FALSE;
-  tokens = g_regex_split_simple ("\\s+", text, 0, 0);
-  for (guint pass = 0; pass < 2; pass++) {
-    at = 0;
-    for (guint i = 0; tokens[i] != NULL; i++) {
-      g_autofree char *token = normalise (tokens[i]);
-      g_autofree char *word = NULL;
-
-      if (*token == '\0')
-        continue;
-      word = at < n ? normalise (get_word (words, at)->text) : NULL;
-      if (g_strcmp0 (word, token) != 0)
-        return TRUE; /* not the same words: those that have times */
-      if (pass == 1) {
-        g_free (get_word (words, at)->text);
-        get_word (words, at)->text = g_strdup (tokens[i]);
-        get_word (words, at)->verbatim = FALSE;
-      }
-      at++;
-    }
-    if (at != n)
-      return TRUE;
-  }
-  return TRUE;
+  for (guint i = 1; i < words->array->len && turns; i++)
+    if (get_word (words, i)->speaker == NULL)
+      get_word (words, i)->speaker = g_strdup (get_word (words, i - 1)->speaker);
+  if (take_text (words, text))
+    return TRUE;
+  for (guint i = 0; i < words->array->len; i++)
+    n_letters += count_letters (get_word (words, i)->text);
+  return n_letters * 10 >= count_letters (text) * 9;
 }
 
 /* Whether a space belongs between two words: not in scripts that are written without. */
@@ -272,6 +547,17 @@ speaker_of (const Word *word, const char *speaker)
   return word->speaker != NULL ? word->speaker : speaker;
 }
 
+/* Whether @word, which may be a part of one, is not of the same as the one before. */
+static gboolean
+begins_word (const Word *before, const Word *word)
+{
+  const char *end = strchr (before->text, '\0');
+
+  return g_unichar_isspace (g_utf8_get_char (word->text)) ||
+         g_unichar_iswide (g_utf8_get_char (word->text)) ||
+         (end > before->text && g_unichar_isspace (g_utf8_get_char (g_utf8_prev_char (end))));
+}
+
 /* Whether a cue ends before word @i, if it begins with word @first. */
 static gboolean
 ends_before (LycheeJsonWords *words, guint first, guint i, const char *speaker, gboolean ms)
@@ -284,6 +570,8 @@ ends_before (LycheeJsonWords *words, guint first, guint i, const char *speaker, 
     return FALSE;
   if (i - first >= MAX_UNTIMED_WORDS)
     return TRUE;
+  if (word->fragment && !begins_word (before, word))
+    return FALSE;
   if (g_strcmp0 (speaker_of (before, speaker), speaker_of (word, speaker)) != 0)
     return TRUE;
   if (!word->start.known)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "lychee-transcript-parser-json.h"
-#include "lychee-transcript-parser-json-words.h"
+#include "lychee-transcript-parser-json-held.h"
+#include "lychee-transcript-parser-json-keys.h"
 #include "lychee-transcript-parser-private.h"
 
 #include <string.h>
@@ -14,7 +15,8 @@
  * - where two members of an object both have cues, the first that has times;
  * - of alternatives, the first.
  *
- * Text without any time is kept until its outermost object has ended without a cue that has one. */
+ * Text without any time is kept until its outermost object has ended without a cue that has one;
+ * cues are held as long. */
 
 /* Words that are kept until it is known whether their object has a text of its own. */
 #define MAX_WORDS 65536
@@ -22,122 +24,28 @@
 #define MAX_UNTIMED (16 * 1024 * 1024)
 #define MAX_KEY 32
 
-typedef enum {
-  ROLE_NONE,
-  ROLE_TEXT,
-  ROLE_WORD,
-  ROLE_PIECE, /* a text to be put behind the one before as it is */
-  ROLE_START,
-  ROLE_END,
-  ROLE_DURATION,
-  ROLE_START_MS,
-  ROLE_END_MS,
-  ROLE_DURATION_MS,
-  ROLE_SPEAKER,
-  ROLE_NAME,
-  ROLE_LANGUAGE,
-  ROLE_PARTIAL,
-  ROLE_FINAL,
-  ROLE_TYPE,
-  ROLE_OFFSETS,   /* an object that has the times */
-  ROLE_TIMESTAMP, /* an array of start and end, or of arrays of word, start and end */
-  ROLE_WORDS,
-  ROLE_ALTERNATIVES,
-  ROLE_IGNORED,
-} Role;
-
-static const struct {
-  const char *key;
-  Role role;
-} roles[] = {
-  { "text", ROLE_TEXT },
-  { "transcript", ROLE_TEXT },
-  { "content", ROLE_TEXT },
-  { "body", ROLE_TEXT },
-  { "display", ROLE_TEXT },
-  { "sentence", ROLE_TEXT },
-  { "utterance", ROLE_TEXT },
-  { "caption", ROLE_TEXT },
-  { "word", ROLE_WORD },
-  { "punctuated_word", ROLE_WORD },
-  { "utf8", ROLE_PIECE },
-  { "value", ROLE_PIECE },
-  { "start", ROLE_START },
-  { "start_time", ROLE_START },
-  { "startTime", ROLE_START },
-  { "startOffset", ROLE_START },
-  { "begin", ROLE_START },
-  { "from", ROLE_START },
-  { "ts", ROLE_START },
-  { "offset", ROLE_START },
-  { "end", ROLE_END },
-  { "end_time", ROLE_END },
-  { "endTime", ROLE_END },
-  { "endOffset", ROLE_END },
-  { "end_ts", ROLE_END },
-  { "to", ROLE_END },
-  { "stop", ROLE_END },
-  { "duration", ROLE_DURATION },
-  { "dur", ROLE_DURATION },
-  { "start_ms", ROLE_START_MS },
-  { "startMs", ROLE_START_MS },
-  { "tStartMs", ROLE_START_MS },
-  { "end_ms", ROLE_END_MS },
-  { "endMs", ROLE_END_MS },
-  { "duration_ms", ROLE_DURATION_MS },
-  { "durationMs", ROLE_DURATION_MS },
-  { "dDurationMs", ROLE_DURATION_MS },
-  { "speaker", ROLE_SPEAKER },
-  { "speaker_label", ROLE_SPEAKER },
-  { "speakerLabel", ROLE_SPEAKER },
-  { "speaker_id", ROLE_SPEAKER },
-  { "speakerId", ROLE_SPEAKER },
-  { "speaker_name", ROLE_SPEAKER },
-  { "speakerName", ROLE_SPEAKER },
-  { "speaker_tag", ROLE_SPEAKER },
-  { "speakerTag", ROLE_SPEAKER },
-  { "spk", ROLE_SPEAKER },
-  { "name", ROLE_NAME },
-  { "language", ROLE_LANGUAGE },
-  { "language_code", ROLE_LANGUAGE },
-  { "lang", ROLE_LANGUAGE },
-  { "partial", ROLE_PARTIAL },
-  { "is_final", ROLE_FINAL },
-  { "isFinal", ROLE_FINAL },
-  { "final", ROLE_FINAL },
-  { "type", ROLE_TYPE },
-  { "message_type", ROLE_TYPE },
-  { "offsets", ROLE_OFFSETS },
-  { "timestamp", ROLE_TIMESTAMP },
-  { "timestamps", ROLE_TIMESTAMP },
-  { "words", ROLE_WORDS },
-  { "word_segments", ROLE_WORDS },
-  { "items", ROLE_WORDS },
-  { "elements", ROLE_WORDS },
-  { "segs", ROLE_WORDS },
-  { "result", ROLE_WORDS },
-  { "alternatives", ROLE_ALTERNATIVES },
-  { "nBest", ROLE_ALTERNATIVES },
-  { "NBest", ROLE_ALTERNATIVES },
-  { "hypotheses", ROLE_ALTERNATIVES },
-  { "tokens", ROLE_IGNORED },
-  { "speaker_labels", ROLE_IGNORED },
-};
-
 typedef struct {
   gboolean array;
-  Role role; /* what the container is in its parent */
+  LycheeJsonKey role; /* what the container is in its parent */
   char key[MAX_KEY];
 
   GString *text; /* NULL where there is none */
-  Role text_role;
+  LycheeJsonKey text_role;
   char *speaker;
+  LycheeJsonKey speaker_key; /* how good that is */
   LycheeJsonTime start;
   LycheeJsonTime end;
   LycheeJsonTime duration;
   gboolean partial;
+  gboolean word;
   gboolean punctuation;
-  guint n_values; /* of an array */
+  guint n_values;            /* of an array */
+  LycheeJsonTime numbers[2]; /* before its text, the last two */
+  guint n_numbers;
+  guint64 held_from;   /* of the cues that are held, the number of the first from within */
+  gboolean outermost;  /* nothing is around it */
+  gboolean weak_start; /* from members that may be about something else */
+  gboolean weak_end;
 
   LycheeJsonWords *words; /* NULL where there are none */
   char words_from[MAX_KEY];
@@ -151,20 +59,23 @@ typedef struct {
 typedef struct {
   LycheeTranscriptReader reader;
   LycheeJsonScanner *scanner;
-  GHashTable *roles;
   GQueue frames; /* of Frame, the innermost first; the last stands for the whole input */
   gboolean milliseconds;
+  LycheeJsonOrigin origin;
+  LycheeJsonHeld *held;
   guint64 n_replaced;
 } JsonReader;
 
-static Role
-role_of (JsonReader *self, const char *key)
+static LycheeJsonKey
+role_of (const char *key)
 {
-  return key != NULL ? GPOINTER_TO_UINT (g_hash_table_lookup (self->roles, key)) : ROLE_NONE;
+  LycheeJsonUnit unit;
+
+  return lychee_json_key_lookup (key, &unit);
 }
 
 static Frame *
-frame_new (const char *key, Role role, gboolean array)
+frame_new (const char *key, LycheeJsonKey role, gboolean array)
 {
   Frame *frame = g_new0 (Frame, 1);
 
@@ -241,22 +152,6 @@ claim (JsonReader *self)
   return TRUE;
 }
 
-static void
-give_cue (JsonReader *self, LycheeCue *cue)
-{
-  LycheeTranscriptOutput *output = self->reader.output;
-
-  if (lychee_transcript_is_blank (cue->text, strlen (cue->text))) {
-    output->report->empty++;
-    lychee_cue_free (cue);
-  } else if (cue->start == LYCHEE_TIME_NONE && cue->end == LYCHEE_TIME_NONE) {
-    lychee_transcript_order_drain (output->order, output->cues);
-    g_ptr_array_add (output->cues, cue);
-  } else {
-    lychee_transcript_order_add (output->order, cue, output->cues);
-  }
-}
-
 /* Gives the words that make whole cues, or all. */
 static void
 give_words (JsonReader *self, Frame *frame, gboolean all)
@@ -269,9 +164,13 @@ give_words (JsonReader *self, Frame *frame, gboolean all)
     g_clear_pointer (&frame->words, lychee_json_words_free);
     return;
   }
+  lychee_json_words_set_speakers (
+      frame->words, lychee_json_held_get_turns (self->held), self->milliseconds);
   lychee_json_words_group (frame->words, find_speaker (self), &self->milliseconds, all, cues);
+  if (all && !frame->array && frame->text == NULL)
+    lychee_json_held_yield_to (self->held, cues);
   for (guint i = 0; i < cues->len; i++)
-    give_cue (self, g_ptr_array_index (cues, i));
+    lychee_json_held_add (self->held, g_ptr_array_index (cues, i), self->milliseconds);
 }
 
 static void
@@ -285,7 +184,7 @@ give_untimed (JsonReader *self, Frame *frame)
     return;
   g_ptr_array_set_free_func (untimed, NULL);
   for (guint i = 0; i < untimed->len; i++)
-    give_cue (self, g_ptr_array_index (untimed, i));
+    lychee_json_held_add (self->held, g_ptr_array_index (untimed, i), self->milliseconds);
 }
 
 /* Nothing around it can have a text or times: what comes is handed out as it comes. */
@@ -375,11 +274,16 @@ pass_on (JsonReader *self, Frame *frame)
 static void
 adopt_untimed (Frame *frame)
 {
+  for (guint i = 1; frame->untimed != NULL && i < frame->untimed->len; i++)
+    if (frame->outermost ||
+        g_strcmp0 (((LycheeCue *) g_ptr_array_index (frame->untimed, i))->speaker,
+            ((LycheeCue *) g_ptr_array_index (frame->untimed, 0))->speaker) != 0)
+      return; /* its time is not that of one text */
   if (frame->text != NULL || frame->untimed == NULL || frame->words != NULL || frame->has_source ||
       !(frame->start.known || frame->punctuation))
     return;
   frame->text = g_string_new (NULL);
-  frame->text_role = ROLE_TEXT;
+  frame->text_role = LYCHEE_JSON_KEY_TEXT;
   for (guint i = 0; i < frame->untimed->len; i++) {
     LycheeCue *cue = g_ptr_array_index (frame->untimed, i);
 
@@ -392,19 +296,46 @@ adopt_untimed (Frame *frame)
   g_clear_pointer (&frame->untimed, g_ptr_array_unref);
 }
 
+static void
+set_speaker (Frame *frame, const char *text, LycheeJsonKey key)
+{
+  if ((frame->speaker != NULL && key <= frame->speaker_key) || strlen (text) > 256 ||
+      *text == '\0' || strcmp (text, "?") == 0)
+    return;
+  g_free (frame->speaker);
+  /* A number alone is no name. */
+  frame->speaker = strspn (text, "0123456789") == strlen (text)
+                       ? g_strdup_printf ("Speaker %s", text)
+                       : g_strdup (text);
+  frame->speaker_key = key;
+}
+
 static gboolean
 is_word (JsonReader *self, Frame *frame)
 {
   Frame *parent = innermost (self);
 
-  return frame->text_role == ROLE_WORD || frame->text_role == ROLE_PIECE ||
-         (parent->array && parent->role == ROLE_WORDS && frame->text_role == ROLE_TEXT);
+  return frame->text_role == LYCHEE_JSON_KEY_WORD || frame->text_role == LYCHEE_JSON_KEY_PIECE ||
+         frame->word || frame->punctuation ||
+         (parent->array && frame->text_role == LYCHEE_JSON_KEY_TEXT &&
+             (parent->role == LYCHEE_JSON_KEY_WORDS || parent->role == LYCHEE_JSON_KEY_TOKENS));
+}
+
+/* Whether a token is none of what is said: "<end>", "[_BEG_]" */
+static gboolean
+is_control (const char *text)
+{
+  gsize length = strlen (text);
+
+  return length > 2 && ((*text == '<' && text[length - 1] == '>') ||
+                           (g_str_has_prefix (text, "[_") && text[length - 1] == ']'));
 }
 
 /* An object that has a text and times, or words that have. */
 static void
 give_object (JsonReader *self, Frame *frame)
 {
+  const char *speaker;
   LycheeCue *cue;
 
   if (frame->text == NULL) {
@@ -414,18 +345,23 @@ give_object (JsonReader *self, Frame *frame)
   }
   if (!claim (self))
     return;
-  if (frame->words != NULL && !frame->start.known &&
-      lychee_json_words_give_times (frame->words, frame->text->str, find_speaker (self))) {
-    give_words (self, frame, TRUE);
-    return;
-  }
-  if (frame->words != NULL)
+  if (frame->words != NULL) {
+    lychee_json_words_set_speakers (
+        frame->words, lychee_json_held_get_turns (self->held), self->milliseconds);
+    if (lychee_json_words_replace (frame->words, frame->text->str, !frame->start.known)) {
+      give_words (self, frame, TRUE);
+      return;
+    }
     lychee_json_words_get_span (frame->words, &frame->start, &frame->end);
+  }
+  speaker = find_speaker (self);
+  if (speaker == NULL && frame->words != NULL)
+    speaker = lychee_json_words_get_speaker (frame->words);
   cue = lychee_json_cue_new (
-      frame->text->str, find_speaker (self), &frame->start, &frame->end, &self->milliseconds);
+      frame->text->str, speaker, &frame->start, &frame->end, &self->milliseconds);
   if (is_partial (self, frame))
     cue->flags |= LYCHEE_CUE_PARTIAL;
-  give_cue (self, cue);
+  lychee_json_held_add (self->held, cue, self->milliseconds);
 }
 
 static void
@@ -433,25 +369,43 @@ end_object (JsonReader *self, Frame *frame)
 {
   Frame *parent = innermost (self);
 
-  if (frame->role == ROLE_OFFSETS || frame->role == ROLE_TIMESTAMP) {
+  if (frame->role >= LYCHEE_JSON_KEY_START && frame->role <= LYCHEE_JSON_KEY_END_OFFSET &&
+      frame->start.known) { /* a time as an object */
+    LycheeJsonTime *time =
+        frame->role == LYCHEE_JSON_KEY_START || frame->role == LYCHEE_JSON_KEY_START_OFFSET
+            ? &parent->start
+        : frame->role == LYCHEE_JSON_KEY_DURATION ? &parent->duration
+                                                  : &parent->end;
+
+    if (!time->known)
+      *time = frame->start;
+    return;
+  }
+  if ((frame->role == LYCHEE_JSON_KEY_OFFSETS || frame->role == LYCHEE_JSON_KEY_TIMESTAMP) &&
+      frame->words == NULL) {
     if (frame->start.known && !parent->array) {
       parent->start = frame->start;
-      parent->end = frame->end;
-      if (frame->role == ROLE_OFFSETS) {
+      if (frame->end.known)
+        parent->end = frame->end;
+      if (frame->role == LYCHEE_JSON_KEY_OFFSETS) {
         parent->start.unit = LYCHEE_JSON_MILLISECONDS;
         parent->end.unit = LYCHEE_JSON_MILLISECONDS;
       }
     }
     return;
   }
-  if (frame->role == ROLE_SPEAKER) {
-    if (parent->speaker == NULL)
-      parent->speaker = g_steal_pointer (&frame->speaker);
+  if (frame->role == LYCHEE_JSON_KEY_SPEAKER) {
+    if (frame->speaker != NULL)
+      set_speaker (parent, frame->speaker, LYCHEE_JSON_KEY_SPEAKER_NAME);
     return;
   }
-  if (frame->start.known && frame->duration.known && !frame->end.known) {
-    frame->end = frame->duration;
-    frame->end.value += frame->start.value;
+  if (frame->start.known && frame->duration.known && !frame->end.known)
+    frame->end = lychee_json_time_add (&frame->start, &frame->duration);
+  lychee_json_held_amend (self->held, frame->held_from, frame->speaker, frame->partial);
+  if (frame->speaker != NULL && frame->start.known && frame->text == NULL && frame->words == NULL &&
+      frame->untimed == NULL && !frame->has_source) {
+    lychee_json_turns_add (lychee_json_held_get_turns (self->held), &frame->start, frame->speaker);
+    return;
   }
   adopt_untimed (frame);
   if (frame->has_source) { /* the cues have been given */
@@ -463,9 +417,13 @@ end_object (JsonReader *self, Frame *frame)
     return;
   }
   if (frame->text != NULL && is_word (self, frame)) {
-    add_word (self, frame->key,
-        &(LycheeJsonWord){ frame->text->str, frame->speaker, frame->start, frame->end,
-            frame->punctuation, frame->text_role == ROLE_PIECE });
+    gboolean fragment = parent->array && parent->role == LYCHEE_JSON_KEY_TOKENS;
+
+    if (!fragment || !is_control (frame->text->str))
+      add_word (self, frame->key,
+          &(LycheeJsonWord){ frame->text->str, frame->speaker, frame->start, frame->end,
+              frame->punctuation, frame->text_role == LYCHEE_JSON_KEY_PIECE || fragment,
+              fragment });
     return;
   }
   if (frame->text != NULL && !frame->start.known && frame->words == NULL) {
@@ -486,7 +444,21 @@ end_object (JsonReader *self, Frame *frame)
   pass_on (self, frame);
 }
 
-/* ["word", 0.1, 0.5] */
+/* Whether the strings in an array are texts: all that there is, or under a name that says so. */
+static gboolean
+is_list_of_texts (Frame *frame)
+{
+  return frame->role == LYCHEE_JSON_KEY_TEXT || frame->outermost;
+}
+
+static LycheeCue *
+text_cue_new (Frame *frame)
+{
+  return lychee_cue_new (
+      frame->text->str, frame->text->len, frame->speaker, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE);
+}
+
+/* ["word", 0.1, 0.5], or [0.1, 0.5, "A sentence."], or some texts. */
 static void
 end_array (JsonReader *self, Frame *frame)
 {
@@ -494,11 +466,16 @@ end_array (JsonReader *self, Frame *frame)
 
   if (frame->text != NULL && frame->start.known && parent->array) {
     add_word (self, frame->key,
-        &(LycheeJsonWord){ frame->text->str, NULL, frame->start, frame->end, FALSE, FALSE });
-  } else if (frame->role == ROLE_TIMESTAMP && frame->start.known && !parent->array) {
+        &(LycheeJsonWord){ .text = frame->text->str, .start = frame->start, .end = frame->end });
+  } else if (frame->role == LYCHEE_JSON_KEY_TIMESTAMP && frame->start.known && !parent->array) {
     parent->start = frame->start;
     parent->end = frame->end;
   } else {
+    if (frame->text != NULL && frame->words == NULL && is_list_of_texts (frame)) {
+      g_queue_push_head (&self->frames, frame);
+      add_untimed (self, frame->key, text_cue_new (frame));
+      g_queue_pop_head (&self->frames);
+    }
     pass_on (self, frame);
   }
 }
@@ -508,14 +485,18 @@ on_begin (gpointer user_data, const char *key, gboolean array)
 {
   JsonReader *self = user_data;
   Frame *parent = innermost (self);
-  Role role = parent->array ? parent->role : role_of (self, key);
+  Frame *frame;
+  LycheeJsonKey role = parent->array ? parent->role : role_of (key);
 
   parent->n_values++;
-  if (role == ROLE_IGNORED)
+  if (role == LYCHEE_JSON_KEY_IGNORED)
     return FALSE;
-  if (parent->array && parent->role == ROLE_ALTERNATIVES && parent->n_values > 1)
+  if (parent->array && parent->role == LYCHEE_JSON_KEY_ALTERNATIVES && parent->n_values > 1)
     return FALSE;
-  g_queue_push_head (&self->frames, frame_new (parent->array ? parent->key : key, role, array));
+  frame = frame_new (parent->array ? parent->key : key, role, array);
+  frame->held_from = lychee_json_held_get_n (self->held);
+  frame->outermost = g_queue_get_length (&self->frames) == 1;
+  g_queue_push_head (&self->frames, frame);
   return TRUE;
 }
 
@@ -529,6 +510,8 @@ on_end (gpointer user_data)
     end_array (self, frame);
   else
     end_object (self, frame);
+  if (!frame->array && is_outermost (self, innermost (self)))
+    lychee_json_held_end (self->held, self->milliseconds);
   frame_free (frame);
 }
 
@@ -537,32 +520,32 @@ on_wants_string (gpointer user_data, const char *key)
 {
   JsonReader *self = user_data;
   Frame *frame = innermost (self);
-  Role role = role_of (self, key);
+  LycheeJsonKey role = role_of (key);
 
   if (frame->array)
     return TRUE;
-  return role != ROLE_NONE && role != ROLE_IGNORED;
+  return role != LYCHEE_JSON_KEY_NONE && role != LYCHEE_JSON_KEY_IGNORED;
 }
 
 static void
-set_text (JsonReader *self, Frame *frame, Role role, const char *text, gsize length)
+set_text (JsonReader *self, Frame *frame, LycheeJsonKey role, const char *text, gsize length)
 {
   if (frame->text == NULL) {
     frame->text = g_string_new_len (text, length);
-  } else if (frame->text_role == ROLE_TEXT && role == ROLE_TEXT &&
+  } else if (frame->text_role == LYCHEE_JSON_KEY_TEXT && role == LYCHEE_JSON_KEY_TEXT &&
              frame->text->len + length <= LYCHEE_CUE_MAX_LENGTH) {
     /* A long string comes in pieces; of two members that have a text, the first counts. */
     if (frame->text->len >= LYCHEE_LINE_MAX_LENGTH)
       g_string_append_len (frame->text, text, length);
     return;
-  } else if (frame->text_role == ROLE_TEXT && role == ROLE_TEXT &&
+  } else if (frame->text_role == LYCHEE_JSON_KEY_TEXT && role == LYCHEE_JSON_KEY_TEXT &&
              frame->text->len >= LYCHEE_LINE_MAX_LENGTH) {
     LycheeCue *cue =
         lychee_cue_new (frame->text->str, -1, frame->speaker, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE);
 
     cue->flags |= LYCHEE_CUE_CONTINUES;
     if (claim (self))
-      give_cue (self, cue);
+      lychee_json_held_add (self->held, cue, self->milliseconds);
     else
       lychee_cue_free (cue);
     g_string_truncate (frame->text, 0);
@@ -576,50 +559,66 @@ set_text (JsonReader *self, Frame *frame, Role role, const char *text, gsize len
 }
 
 static void
-set_time (Frame *frame, Role role, const char *text)
+set_time (JsonReader *self, Frame *frame, const char *key, const char *text)
 {
-  gboolean milliseconds = role == ROLE_START_MS || role == ROLE_END_MS || role == ROLE_DURATION_MS;
+  LycheeJsonUnit unit;
+  LycheeJsonKey role = lychee_json_key_lookup (key, &unit);
   LycheeJsonTime time;
+  LycheeJsonTime *into = role == LYCHEE_JSON_KEY_END || role == LYCHEE_JSON_KEY_END_OFFSET
+                             ? &frame->end
+                         : role == LYCHEE_JSON_KEY_DURATION ? &frame->duration
+                                                            : &frame->start;
+  gboolean *weak = into == &frame->end ? &frame->weak_end : &frame->weak_start;
 
-  if (!lychee_json_time_parse (text, milliseconds, &time))
+  if ((into->known && !*weak) || !lychee_json_time_parse (text, unit, &time))
     return;
-  if (role == ROLE_START || role == ROLE_START_MS) {
-    if (!frame->start.known)
-      frame->start = time;
-  } else if (role == ROLE_END || role == ROLE_END_MS) {
-    if (!frame->end.known)
-      frame->end = time;
-  } else {
-    frame->duration = time;
-  }
+  if (into != &frame->duration)
+    lychee_json_time_make_relative (&time, &self->origin);
+  if (role == LYCHEE_JSON_KEY_SECONDS)
+    time.unit = LYCHEE_JSON_SECONDS;
+  *into = time;
+  *weak = role == LYCHEE_JSON_KEY_TIMESTAMP || role == LYCHEE_JSON_KEY_START_OFFSET ||
+          role == LYCHEE_JSON_KEY_END_OFFSET;
 }
 
+/* Of a time that is an object, what is below a second. */
 static void
-set_speaker (Frame *frame, const char *text)
+set_nanoseconds (Frame *frame, const char *text)
 {
-  if (frame->speaker != NULL || *text == '\0' || strlen (text) > 256)
-    return;
-  /* A number alone is no name. */
-  frame->speaker = strspn (text, "0123456789") == strlen (text)
-                       ? g_strdup_printf ("Speaker %s", text)
-                       : g_strdup (text);
+  frame->start.value += CLAMP (g_ascii_strtod (text, NULL), 0, 999999999) / 1e9;
+  frame->start.unit = LYCHEE_JSON_SECONDS;
+  frame->start.known = TRUE;
 }
 
 static void
-on_array_value (Frame *frame, const char *text, gboolean string)
+on_array_value (JsonReader *self, Frame *frame, const char *text, gboolean string)
 {
   LycheeJsonTime time;
 
   frame->n_values++;
-  if (string && frame->text == NULL && frame->n_values == 1) {
-    frame->text = g_string_new (text);
-    frame->text_role = ROLE_WORD;
-  } else if (!string && (frame->text != NULL || frame->role == ROLE_TIMESTAMP) &&
-             lychee_json_time_parse (text, FALSE, &time)) {
-    if (!frame->start.known)
+  if (!string) {
+    if (!lychee_json_time_parse (text, LYCHEE_JSON_UNKNOWN, &time))
+      return;
+    lychee_json_time_make_relative (&time, &self->origin);
+    if (frame->text == NULL && frame->role != LYCHEE_JSON_KEY_TIMESTAMP) {
+      frame->numbers[0] = frame->numbers[1];
+      frame->numbers[1] = time;
+      frame->n_numbers++;
+    } else if (!frame->start.known) {
       frame->start = time;
-    else if (!frame->end.known)
+    } else if (!frame->end.known) {
       frame->end = time;
+    }
+  } else if (frame->text == NULL) {
+    frame->text = g_string_new (text);
+    frame->text_role = LYCHEE_JSON_KEY_WORD;
+    if (frame->n_numbers >= 2) {
+      frame->start = frame->numbers[0];
+      frame->end = frame->numbers[1];
+    }
+  } else if (!frame->start.known && is_list_of_texts (frame)) {
+    add_untimed (self, frame->key, text_cue_new (frame));
+    g_string_assign (frame->text, text);
   }
 }
 
@@ -628,51 +627,62 @@ on_string (gpointer user_data, const char *key, char *text, gsize length)
 {
   JsonReader *self = user_data;
   Frame *frame = innermost (self);
-  Role role = role_of (self, key);
+  LycheeJsonKey role = role_of (key);
 
   if (frame->array) {
-    on_array_value (frame, text, TRUE);
+    on_array_value (self, frame, text, TRUE);
     return;
   }
   switch (role) {
-  case ROLE_PIECE:
-    if (frame->role != ROLE_WORDS)
+  case LYCHEE_JSON_KEY_PIECE:
+    if (frame->role != LYCHEE_JSON_KEY_WORDS)
       break;
     G_GNUC_FALLTHROUGH;
-  case ROLE_TEXT:
-  case ROLE_WORD:
-    set_text (self, frame, role, text, length);
+  case LYCHEE_JSON_KEY_TEXT:
+  case LYCHEE_JSON_KEY_WORD:
+    /* A word with its punctuation is better than without. */
+    if (frame->text == NULL || frame->text_role != LYCHEE_JSON_KEY_WORD ||
+        g_ascii_strcasecmp (key, "word") != 0)
+      set_text (self, frame, role, text, length);
     break;
-  case ROLE_PARTIAL:
-    set_text (self, frame, ROLE_TEXT, text, length);
+  case LYCHEE_JSON_KEY_PARTIAL:
+    set_text (self, frame, LYCHEE_JSON_KEY_TEXT, text, length);
     frame->partial = TRUE;
     break;
-  case ROLE_START:
-  case ROLE_END:
-  case ROLE_DURATION:
-  case ROLE_START_MS:
-  case ROLE_END_MS:
-  case ROLE_DURATION_MS:
-    set_time (frame, role, text);
+  case LYCHEE_JSON_KEY_START:
+  case LYCHEE_JSON_KEY_END:
+  case LYCHEE_JSON_KEY_DURATION:
+  case LYCHEE_JSON_KEY_START_OFFSET:
+  case LYCHEE_JSON_KEY_END_OFFSET:
+  case LYCHEE_JSON_KEY_SECONDS:
+  case LYCHEE_JSON_KEY_TIMESTAMP:
+    set_time (self, frame, key, text);
     break;
-  case ROLE_SPEAKER:
-    set_speaker (frame, text);
+  case LYCHEE_JSON_KEY_SPEAKER_ID:
+  case LYCHEE_JSON_KEY_SPEAKER:
+  case LYCHEE_JSON_KEY_SPEAKER_NAME:
+    set_speaker (frame, text, role);
     break;
-  case ROLE_NAME:
-    if (frame->role == ROLE_SPEAKER) {
-      g_clear_pointer (&frame->speaker, g_free);
-      set_speaker (frame, text);
-    }
+  case LYCHEE_JSON_KEY_NAME:
+    if (frame->role == LYCHEE_JSON_KEY_SPEAKER)
+      set_speaker (frame, text, LYCHEE_JSON_KEY_SPEAKER_NAME);
     break;
-  case ROLE_LANGUAGE:
+  case LYCHEE_JSON_KEY_WORDS:
+    if (g_ascii_strcasecmp (key, "words") == 0)
+      set_text (self, frame, LYCHEE_JSON_KEY_TEXT, text, length);
+    break;
+  case LYCHEE_JSON_KEY_LANGUAGE:
     if (self->reader.output->language == NULL && length >= 2 && length < 32)
       self->reader.output->language = g_strdup (text);
     break;
-  case ROLE_TYPE:
+  case LYCHEE_JSON_KEY_TYPE:
     if (strstr (text, "artial") != NULL || strcmp (text, "interim") == 0)
       frame->partial = TRUE;
-    else if (g_str_has_prefix (text, "punct"))
+    else if (g_ascii_strncasecmp (text, "punct", 5) == 0)
       frame->punctuation = TRUE;
+    else if (g_ascii_strcasecmp (text, "word") == 0 ||
+             g_ascii_strcasecmp (text, "pronunciation") == 0)
+      frame->word = TRUE;
     break;
   default:
     break;
@@ -684,29 +694,41 @@ on_literal (gpointer user_data, const char *key, const char *text)
 {
   JsonReader *self = user_data;
   Frame *frame = innermost (self);
-  Role role = role_of (self, key);
+  LycheeJsonKey role = role_of (key);
 
   if (frame->array) {
-    on_array_value (frame, text, FALSE);
+    on_array_value (self, frame, text, FALSE);
     return;
   }
-  if (role == ROLE_FINAL && strcmp (text, "false") == 0)
+  if (role == LYCHEE_JSON_KEY_FINAL && strcmp (text, "false") == 0)
     frame->partial = TRUE;
-  else if (role == ROLE_PARTIAL && g_ascii_strcasecmp (text, "true") == 0)
+  else if (role == LYCHEE_JSON_KEY_PARTIAL && g_ascii_strcasecmp (text, "true") == 0)
     frame->partial = TRUE;
-  else if (role == ROLE_SPEAKER && g_ascii_isdigit (*text))
-    set_speaker (frame, text);
-  else if (role >= ROLE_START && role <= ROLE_DURATION_MS)
-    set_time (frame, role, text);
+  else if (role >= LYCHEE_JSON_KEY_SPEAKER_ID && role <= LYCHEE_JSON_KEY_SPEAKER_NAME &&
+           g_ascii_isdigit (*text))
+    set_speaker (frame, text, role);
+  else if (role == LYCHEE_JSON_KEY_NANOS)
+    set_nanoseconds (frame, text);
+  else if ((role >= LYCHEE_JSON_KEY_START && role <= LYCHEE_JSON_KEY_END_OFFSET) ||
+           role == LYCHEE_JSON_KEY_SECONDS || role == LYCHEE_JSON_KEY_TIMESTAMP)
+    set_time (self, frame, key, text);
 }
 
+/* What the scanner met with. */
 static void
-count_replaced (JsonReader *self)
+report (JsonReader *self)
 {
+  LycheeTranscriptReport *report = self->reader.output->report;
   guint64 n = lychee_json_scanner_get_n_replaced (self->scanner);
+  const LycheeJsonFault *fault = lychee_json_scanner_get_fault (self->scanner);
 
-  self->reader.output->report->replaced += n - self->n_replaced;
+  report->replaced += n - self->n_replaced;
   self->n_replaced = n;
+  if (fault != NULL) {
+    report->fault = fault->what;
+    report->fault_line = fault->line;
+    report->fault_column = fault->column;
+  }
 }
 
 static void
@@ -715,7 +737,7 @@ json_reader_push (LycheeTranscriptReader *reader, const char *text, gsize length
   JsonReader *self = (JsonReader *) reader;
 
   lychee_json_scanner_push (self->scanner, text, length);
-  count_replaced (self);
+  report (self);
 }
 
 static void
@@ -725,10 +747,19 @@ json_reader_finish (LycheeTranscriptReader *reader)
   Frame *outermost;
 
   lychee_json_scanner_finish (self->scanner);
-  count_replaced (self);
+  report (self);
   outermost = innermost (self);
   give_words (self, outermost, TRUE);
   give_untimed (self, outermost);
+  lychee_json_held_end (self->held, self->milliseconds);
+}
+
+static void
+json_reader_release (LycheeTranscriptReader *reader)
+{
+  JsonReader *self = (JsonReader *) reader;
+
+  lychee_json_held_give (self->held, self->milliseconds);
 }
 
 static void
@@ -738,7 +769,7 @@ json_reader_free (LycheeTranscriptReader *reader)
 
   lychee_json_scanner_free (self->scanner);
   g_queue_clear_full (&self->frames, (GDestroyNotify) frame_free);
-  g_hash_table_unref (self->roles);
+  lychee_json_held_free (self->held);
   g_free (self);
 }
 
@@ -751,14 +782,13 @@ lychee_transcript_reader_new_json (LycheeTranscriptOutput *output)
 
   self->reader.push = json_reader_push;
   self->reader.finish = json_reader_finish;
+  self->reader.release = json_reader_release;
   self->reader.free = json_reader_free;
   self->reader.output = output;
   self->reader.takes_text = TRUE;
   self->scanner = lychee_json_scanner_new (&events, self);
-  self->roles = g_hash_table_new (g_str_hash, g_str_equal);
-  for (guint i = 0; i < G_N_ELEMENTS (roles); i++)
-    g_hash_table_insert (self->roles, (gpointer) roles[i].key, GUINT_TO_POINTER (roles[i].role));
+  self->held = lychee_json_held_new (output);
   g_queue_init (&self->frames);
-  g_queue_push_head (&self->frames, frame_new ("", ROLE_NONE, TRUE));
+  g_queue_push_head (&self->frames, frame_new ("", LYCHEE_JSON_KEY_NONE, TRUE));
   return &self->reader;
 }

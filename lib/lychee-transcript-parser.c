@@ -38,6 +38,8 @@
  *   others have names, or where it looks like what programs write; else it is said.
  * - A cue whose times cannot be read begins where the one before it ends.
  * - Text before the first cue is said, a moment before it; a style sheet ends with its last brace.
+ * - JSON that is broken or ends too early is read as what it was meant to be, as far as it goes;
+ * the report tells where. JSON without words is a transcript of nothing.
  * - Plain text that turns out to be a file of another kind, with text before it, is read on as
  * that.
  *
@@ -91,7 +93,8 @@ G_DEFINE_ENUM_TYPE (LycheeTranscriptFormat, lychee_transcript_format,
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "webvtt"),
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_ASS, "ass"),
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_JSON, "json"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_TEXT, "text"))
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_TEXT, "text"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_XML, "xml"))
 
 static void
 begin (LycheeTranscriptParser *self)
@@ -244,6 +247,9 @@ start_reader (LycheeTranscriptParser *self, LycheeTranscriptFormat format)
   case LYCHEE_TRANSCRIPT_FORMAT_JSON:
     self->reader = lychee_transcript_reader_new_json (&self->output);
     break;
+  case LYCHEE_TRANSCRIPT_FORMAT_XML:
+    self->reader = lychee_transcript_reader_new_xml (&self->output);
+    break;
   default:
     self->reader = lychee_transcript_reader_new_text (&self->output, detected);
     break;
@@ -346,6 +352,15 @@ lychee_transcript_parser_push (
   parser->report.cues += cues->len - n_before;
 }
 
+/* Gives all that the order holds; @n_before: how many cues there were before the reader gave its.
+ */
+static void
+give_ordered (LycheeTranscriptParser *self, guint n_before)
+{
+  lychee_transcript_order_drain (self->output.order, self->output.cues);
+  self->report.cues += self->output.cues->len - n_before;
+}
+
 /**
  * lychee_transcript_parser_release:
  * @parser: a parser
@@ -366,8 +381,7 @@ lychee_transcript_parser_release (LycheeTranscriptParser *parser, GPtrArray *cue
   parser->output.cues = cues;
   if (parser->reader != NULL && parser->reader->release != NULL)
     parser->reader->release (parser->reader);
-  lychee_transcript_order_drain (parser->output.order, cues);
-  parser->report.cues += cues->len - n_before;
+  give_ordered (parser, n_before);
 }
 
 /**
@@ -396,8 +410,7 @@ lychee_transcript_parser_finish (LycheeTranscriptParser *parser, GPtrArray *cues
     parser->n_returns = 0;
     parser->reader->finish (parser->reader);
   }
-  lychee_transcript_order_drain (parser->output.order, cues);
-  parser->report.cues += cues->len - n_before;
+  give_ordered (parser, n_before);
 }
 
 /**

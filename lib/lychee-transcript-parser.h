@@ -13,6 +13,7 @@ G_BEGIN_DECLS
  * @LYCHEE_TRANSCRIPT_FORMAT_ASS: Advanced SubStation Alpha, and SSA
  * @LYCHEE_TRANSCRIPT_FORMAT_JSON: what speech recognisers write: segments, or words with times
  * @LYCHEE_TRANSCRIPT_FORMAT_TEXT: plain text, a cue a line
+ * @LYCHEE_TRANSCRIPT_FORMAT_XML: TTML, other subtitles in XML, SAMI
  *
  * How a transcript is written down.
  */
@@ -23,6 +24,7 @@ typedef enum {
   LYCHEE_TRANSCRIPT_FORMAT_ASS,
   LYCHEE_TRANSCRIPT_FORMAT_JSON,
   LYCHEE_TRANSCRIPT_FORMAT_TEXT,
+  LYCHEE_TRANSCRIPT_FORMAT_XML,
 } LycheeTranscriptFormat;
 
 #define LYCHEE_TYPE_TRANSCRIPT_FORMAT (lychee_transcript_format_get_type ())
@@ -103,6 +105,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeCue, lychee_cue_free)
  * @encoding: (nullable): the encoding that was settled on, static; NULL where all was ASCII so far
  * @guessed: @encoding is a guess from the bytes
  * @binary: the beginning is no text, whatever the encoding: a program, sound, a compressed file
+ * @fault: (nullable): what is wrong where the syntax of the format, JSON, is broken first, static
+ * @fault_line: the line of that place, from 1
+ * @fault_column: its character in the line, from 1
  *
  * What a parser met with, so far.
  */
@@ -119,6 +124,9 @@ typedef struct {
   const char *encoding;
   gboolean guessed;
   gboolean binary;
+  const char *fault;
+  guint64 fault_line;
+  guint64 fault_column;
 } LycheeTranscriptReport;
 
 #define LYCHEE_TYPE_TRANSCRIPT_SURVEY (lychee_transcript_survey_get_type ())

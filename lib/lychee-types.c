@@ -111,6 +111,15 @@ lychee_chunk_new_in_parts (const gint32 *ids, guint n_ids, const char *text, con
   return chunk;
 }
 
+const LycheeChunkPart *
+lychee_chunk_get_parts (LycheeChunk *chunk, guint *n_parts)
+{
+  const Chunk *whole = (const Chunk *) chunk;
+
+  *n_parts = whole->n_parts;
+  return whole->parts;
+}
+
 LycheeChunk *
 lychee_chunk_new_beginning (LycheeChunk *chunk, guint64 time)
 {

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "console.h"
 
-#include <fcntl.h>
 #include <unistd.h>
-
-gboolean
-console_has_output (const char *program)
-{
-  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0)
-    return TRUE;
-  fprintf (stderr, "%s: error: standard output is closed, and the answer goes there\n", program);
-  return FALSE;
-}
 
 void
 console_close_line (Console *console)
@@ -22,14 +12,9 @@ console_close_line (Console *console)
 }
 
 void
-console_say (Console *console, const char *kind, const char *format, ...)
+console_say_args (Console *console, const char *kind, const char *format, va_list arguments)
 {
-  va_list arguments;
-  g_autofree char *text = NULL;
-
-  va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
+  g_autofree char *text = g_strdup_vprintf (format, arguments);
 
   g_mutex_lock (&console->lock);
   console_close_line (console);
@@ -43,10 +28,29 @@ console_say (Console *console, const char *kind, const char *format, ...)
 }
 
 void
+console_say (Console *console, const char *kind, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  console_say_args (console, kind, format, arguments);
+  va_end (arguments);
+}
+
+void
 console_note_answer (Console *console, GstBuffer *buffer)
 {
   gsize size = gst_buffer_get_size (buffer);
 
   if (size > 0)
     gst_buffer_extract (buffer, size - 1, &console->answer_last, 1);
+}
+
+gboolean
+console_end_answer (Console *console)
+{
+  if (console->answer_last == 0 || console->answer_last == '\n')
+    return TRUE;
+  console->answer_last = '\n';
+  return fputc ('\n', stdout) != EOF && fflush (stdout) == 0;
 }

@@ -15,12 +15,14 @@ typedef struct {
   char answer_last;     /* last byte of the answer, 0 before the first */
 } Console;
 
-/* Whether there is a standard output: where there is none, the next file that is opened would be
- * taken for it. FALSE: @program said so. */
-gboolean console_has_output (const char *program);
 /* Prints @kind and the text as one line. Names in it need not be UTF-8: it is printed as it is. */
 void console_say (Console *console, const char *kind, const char *format, ...) G_GNUC_PRINTF (3, 4);
+void console_say_args (Console *console, const char *kind, const char *format, va_list arguments)
+    G_GNUC_PRINTF (3, 0);
 /* Ends an unfinished line, so that what comes next starts its own. Call with the lock held. */
 void console_close_line (Console *console);
 /* Notes a buffer of the answer. Call with the lock held. */
 void console_note_answer (Console *console, GstBuffer *buffer);
+/* When all is said: standard output ends in a newline whatever the model said. FALSE: it could not
+ * be written; errno says why. */
+gboolean console_end_answer (Console *console);

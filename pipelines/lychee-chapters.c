@@ -9,8 +9,6 @@
 #include "lychee-meta.h"
 #include "program.h"
 
-#define DEFAULT_PROMPT "What is this part about? Answer with a title of at most six words."
-
 typedef struct {
   GstClockTime start, end;
   char *words; /* its first ones, where the model has no title */
@@ -20,7 +18,6 @@ typedef struct {
 typedef struct {
   Program program;
   GstElement *decoder;
-  const char *prompt;
   GstClockTime shortest;
   GPtrArray *chapters; /* of Chapter; of the streaming thread until the end */
   gboolean open;       /* the last one goes on */
@@ -84,10 +81,10 @@ ask_for_titles (Chapters *self)
     g_autofree char *name = g_strdup_printf ("%u", i);
     GstStructure *options = gst_structure_new ("ask", "id", G_TYPE_STRING, name, "from",
         G_TYPE_UINT64, chapter->start, "to", G_TYPE_UINT64, chapter->end, "max-tokens", G_TYPE_UINT,
-        24, "evidence", G_TYPE_UINT, 0, "stop", G_TYPE_STRING, "\n", NULL);
+        self->program.max_tokens, "evidence", G_TYPE_UINT, 0, "stop", G_TYPE_STRING, "\n", NULL);
     char *id = NULL;
 
-    g_signal_emit_by_name (self->decoder, "ask", self->prompt, options, &id);
+    g_signal_emit_by_name (self->decoder, "ask", self->program.prompt, options, &id);
     gst_structure_free (options);
     g_free (id);
   }
@@ -128,21 +125,22 @@ clean_title (const char *text)
   return title;
 }
 
-static void
+static gboolean
 on_message (GstMessage *message, gpointer user_data)
 {
   Chapters *self = user_data;
   const GstStructure *structure = gst_message_get_structure (message);
   guint i;
 
-  if (!gst_structure_has_name (structure, "lychee-answer"))
-    return;
+  if (!gst_message_has_name (message, "lychee-answer"))
+    return FALSE;
   i = g_ascii_strtoull (gst_structure_get_string (structure, "id"), NULL, 10);
   if (i < self->chapters->len) {
     Chapter *chapter = g_ptr_array_index (self->chapters, i);
 
     chapter->title = clean_title (gst_structure_get_string (structure, "text"));
   }
+  return TRUE;
 }
 
 static void
@@ -166,52 +164,53 @@ print_chapters (Chapters *self)
   }
 }
 
+static void
+make_chapters (Chapters *self)
+{
+  Program *program = &self->program;
+
+  if (!program_open (program, NULL,
+          "lycheetokenizer ! lycheechunker detector=both ! lycheeindexer ! lycheedecoder name=d "
+          "prompt=\"\" ! fakesink sync=false async=false"))
+    return;
+  self->decoder = program_get (program, "d");
+  program_add_probe (program, "d", "sink",
+      GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_transcript, self);
+  program_run (program);
+  program_stop (program);
+  if (program->status == 0 && self->chapters->len == 0)
+    program_fail (program, "%s: it has no times, so there are no chapters", program->file);
+  if (program->status == 0)
+    print_chapters (self);
+  gst_object_unref (self->decoder);
+}
+
 int
 main (int argc, char **argv)
 {
-  Chapters self = { .program = { .name = "lychee-chapters", .on_message = on_message } };
-  g_autofree char *prompt = NULL;
-  g_auto (GStrv) files = NULL;
   double shortest = 60;
+  Chapters self = { .chapters = g_ptr_array_new_with_free_func (chapter_free),
+    .program = { .name = "lychee-chapters",
+        .default_prompt = "What is this part about? Answer with a title of at most six words.",
+        .max_tokens = 24,
+        .on_message = on_message,
+        .user_data = &self } };
   const GOptionEntry options[] = {
-    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask about a chapter, for its title",
-        "TEXT" },
     { "shortest", 's', 0, G_OPTION_ARG_DOUBLE, &shortest, "Shortest chapter, in seconds (60)",
         "SECONDS" },
-    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
 
-  if (!program_parse (&self.program,
+  if (program_parse (&self.program,
           "Writes the chapters of a transcript as WebVTT: where the subject changes, with titles\n"
           "that a language model gives.",
-          options, &argc, &argv))
-    return 2;
-  if (files == NULL || g_strv_length (files) != 1 || !(shortest >= 0 && shortest < 1e6)) {
-    program_fail (&self.program, files == NULL || g_strv_length (files) != 1
-                                     ? "name one transcript file"
-                                     : "--shortest must be 0 or more");
-    return 2;
-  }
-  self.prompt = prompt != NULL ? prompt : DEFAULT_PROMPT;
-  self.shortest = shortest * GST_SECOND;
-  self.chapters = g_ptr_array_new_with_free_func (chapter_free);
-  self.program.user_data = &self;
-
-  if (program_open (&self.program, files[0], NULL,
-          "lycheetokenizer ! lycheechunker detector=both ! lycheeindexer ! lycheedecoder name=d "
-          "prompt=\"\" ! fakesink sync=false async=false")) {
-    self.decoder = program_get (&self.program, "d");
-    program_add_probe (&self.program, "d", "sink",
-        GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_transcript, &self);
-    program_run (&self.program);
-    if (self.program.status == 0 && self.chapters->len == 0)
-      program_fail (&self.program, "%s has no times, or no words: there are no chapters", files[0]);
-    if (self.program.status == 0)
-      print_chapters (&self);
-    program_close (&self.program);
-    gst_object_unref (self.decoder);
+          options, argc, argv) &&
+      ((shortest >= 0 && shortest < 1e6) ||
+          program_refuse (&self.program, "--shortest must be 0 or more")) &&
+      program_check (&self.program)) {
+    self.shortest = shortest * GST_SECOND;
+    make_chapters (&self);
   }
   g_ptr_array_unref (self.chapters);
-  return self.program.status;
+  return program_close (&self.program);
 }

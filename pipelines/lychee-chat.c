@@ -27,6 +27,7 @@ typedef struct {
   GstElement *decoder;
   double speed;      /* 0: as fast as it is read */
   gboolean terminal; /* both standard input and output are one */
+  FILE *notes;       /* where all goes that is not about a question */
   GDataInputStream *input;
   GCancellable *reading;
   gboolean quitting;
@@ -71,7 +72,8 @@ end_screen (Chat *self)
 }
 
 /* With the lock. */
-static void G_GNUC_PRINTF (2, 0) print (Chat *self, const char *format, va_list arguments)
+static void G_GNUC_PRINTF (3, 0)
+    print (Chat *self, FILE *where, const char *format, va_list arguments)
 {
   g_autofree char *text = g_strdup_vprintf (format, arguments);
   struct winsize size;
@@ -79,26 +81,28 @@ static void G_GNUC_PRINTF (2, 0) print (Chat *self, const char *format, va_list 
   if (self->terminal && ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row >= 4)
     printf ("\0337\033[%u;1H\n%s\0338", size.ws_row - 1u, text);
   else
-    printf ("%s\n", text);
-  fflush (stdout);
+    fprintf (where, "%s\n", text);
+  fflush (self->terminal ? stdout : where);
 }
 
-static void G_GNUC_PRINTF (2, 3) say_locked (Chat *self, const char *format, ...)
-{
-  va_list arguments;
-
-  va_start (arguments, format);
-  print (self, format, arguments);
-  va_end (arguments);
-}
-
+/* With the lock: a line about a question. */
 static void G_GNUC_PRINTF (2, 3) say (Chat *self, const char *format, ...)
 {
   va_list arguments;
 
   va_start (arguments, format);
+  print (self, stdout, format, arguments);
+  va_end (arguments);
+}
+
+/* Any other line. Without the lock. */
+static void G_GNUC_PRINTF (2, 3) note (Chat *self, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
   g_mutex_lock (&self->lock);
-  print (self, format, arguments);
+  print (self, self->notes, format, arguments);
   g_mutex_unlock (&self->lock);
   va_end (arguments);
 }
@@ -140,7 +144,7 @@ on_line (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
     gst_buffer_unmap (buffer, &map);
     g_strstrip (g_strdelimit (text, "\n\r", ' '));
     if (*text != '\0')
-      say (self, self->terminal ? "\033[2m[%s] %s\033[m" : "[%s] %s", time, text);
+      note (self, self->terminal ? "\033[2m[%s] %s\033[m" : "[%s] %s", time, text);
   }
   return GST_PAD_PROBE_OK;
 }
@@ -183,7 +187,7 @@ say_piece (Chat *self, Asked *asked, const char *text)
 
   asked->told += strlen (text);
   if (*g_strstrip (line) != '\0')
-    say_locked (self, "%s: %s", asked->id, line);
+    say (self, "%s: %s", asked->id, line);
 }
 
 static void
@@ -226,7 +230,7 @@ say_evidence (Chat *self, const GstStructure *answer)
 
     gst_structure_get_uint64 (piece, "start", &start);
     time = program_format_time (start, FALSE);
-    say_locked (self, "    [%s] “%s”", time, g_strstrip (g_strdelimit (text, "\n\r", ' ')));
+    say (self, "    [%s] “%s”", time, g_strstrip (g_strdelimit (text, "\n\r", ' ')));
   }
 }
 
@@ -236,24 +240,30 @@ say_outcome (Chat *self, Asked *asked, const GstStructure *answer)
 {
   const char *finish = gst_structure_get_string (answer, "finish");
   const char *reason = gst_structure_get_string (answer, "reason");
+  g_autofree char *time = NULL;
+  guint64 until = GST_CLOCK_TIME_NONE;
   guint tokens = 0, transcript = 0;
   double seconds = 0;
 
   asked->over = TRUE;
   self->open--;
   gst_structure_get (answer, "answer-tokens", G_TYPE_UINT, &tokens, "transcript-tokens",
-      G_TYPE_UINT, &transcript, "seconds", G_TYPE_DOUBLE, &seconds, NULL);
+      G_TYPE_UINT, &transcript, "seconds", G_TYPE_DOUBLE, &seconds, "time", G_TYPE_UINT64, &until,
+      NULL);
+  time = program_format_time (until, FALSE);
   if (reason != NULL)
-    say_locked (self, "    (%s not answered: %s)", asked->id, reason);
+    say (self, "    (%s not answered: %s)", asked->id, reason);
   else if (tokens == 0 && g_str_equal (finish, "cancelled"))
-    say_locked (self, "    (%s cancelled)", asked->id);
+    say (self, "    (%s cancelled)", asked->id);
   else
-    say_locked (self, "    (%s %s: %u tokens in %.1f s, from %u of transcript)", asked->id,
+    /* On a slow machine reading may be far behind what is shown. */
+    say (self, "    (%s %s: %u tokens in %.1f s, from %u of transcript%s%s)", asked->id,
         g_str_equal (finish, "stop")        ? "answered"
         : g_str_equal (finish, "length")    ? "cut at --max-tokens"
         : g_str_equal (finish, "cancelled") ? "cancelled"
                                             : "stopped, for it repeated itself",
-        tokens, seconds, transcript);
+        tokens, seconds, transcript, GST_CLOCK_TIME_IS_VALID (until) ? " up to " : "",
+        GST_CLOCK_TIME_IS_VALID (until) ? time : "");
 }
 
 static void
@@ -312,7 +322,7 @@ ask (Chat *self, const char *line)
   asked->id = g_strdup_printf ("%u", self->asked->len + 1);
   g_ptr_array_add (self->asked, asked);
   self->open++;
-  say_locked (self, "%s? %s", asked->id, line);
+  say (self, "%s? %s", asked->id, line);
   g_mutex_unlock (&self->lock);
   gst_structure_set (options, "id", G_TYPE_STRING, asked->id, NULL);
   g_signal_emit_by_name (self->decoder, "ask", line, options, &id);
@@ -336,6 +346,14 @@ is_last (const char *line)
 }
 
 static void
+refuse (Chat *self, const char *line, const char *why)
+{
+  g_mutex_lock (&self->lock);
+  say (self, "(“%s” was not asked%s.)", line, why);
+  g_mutex_unlock (&self->lock);
+}
+
+static void
 take_line (Chat *self, char *line)
 {
   guint n;
@@ -348,14 +366,13 @@ take_line (Chat *self, char *line)
   } else if (g_str_equal (line, "/cancel")) {
     g_signal_emit_by_name (self->decoder, "cancel", NULL, &n);
     if (n == 0)
-      say (self, "(There is nothing to cancel.)");
+      note (self, "(There is nothing to cancel.)");
   } else if (line[0] != '/' || (g_str_has_prefix (line, "/last ") && is_last (line))) {
     ask (self, line);
   } else if (g_str_has_prefix (line, "/last") && !g_ascii_isalnum (line[5])) {
-    say (self, "(“%s” was not asked: /last is followed by a number of minutes and a question.)",
-        line);
+    refuse (self, line, ": /last is followed by a number of minutes and a question");
   } else {
-    say (self, "(“%s” is no command. %s)", line, COMMANDS);
+    note (self, "(“%s” is no command. %s)", line, COMMANDS);
   }
 }
 
@@ -404,23 +421,27 @@ take_later_lines (Chat *self)
   }
 }
 
-static void
+static gboolean
 on_message (GstMessage *message, gpointer user_data)
 {
   Chat *self = user_data;
   guint64 behind = 0;
 
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
+    return FALSE;
   if (gst_message_has_name (message, "lychee-answer")) {
     end_question (self, gst_message_get_structure (message));
   } else if (gst_message_has_name (message, "chat-ended")) {
     self->ended = TRUE;
-    say (self, "(The transcript has ended.)");
+    if (program_check_words (&self->program))
+      note (self, "(The transcript has ended.)");
     take_later_lines (self);
   } else if (gst_message_has_name (message, "lychee-behind")) {
     gst_structure_get_uint64 (gst_message_get_structure (message), "behind", &behind);
-    say (self, "(Reading is %.0f s behind.)", behind / 1e9);
+    note (self, "(Reading is %.0f s behind.)", behind / 1e9);
   }
   quit_if_done (self);
+  return TRUE;
 }
 
 /* After the pipeline: what became of the questions that it did not come to. */
@@ -434,11 +455,11 @@ say_what_is_left (Chat *self)
 
     if (!asked->over)
       say (self, "    (%s %s)", asked->id,
-          self->program.status == 1 ? "not answered: the pipeline failed" : "cancelled");
+          self->program.failed ? "not answered: the pipeline failed" : "cancelled");
   }
   while ((line = g_queue_pop_head (&self->later)) != NULL) {
     if (*g_strstrip (line) != '\0')
-      say (self, "(“%s” was not asked.)", line);
+      refuse (self, line, "");
     g_free (line);
   }
 }
@@ -471,79 +492,71 @@ end_input (Chat *self)
   g_object_unref (self->reading);
 }
 
-static int
-run (Chat *self, const char *file, const char *source, int max_tokens)
+static void
+run (Chat *self)
 {
+  Program *program = &self->program;
   g_autoptr (GstElement) sink = NULL;
 
   /* The queue never holds up what speaks. */
-  if (program_open (&self->program, file, source,
+  if (!program_open (program, NULL,
           "identity name=line ! lycheetokenizer ! lycheechunker detector=structure ! queue "
           "max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! lycheeindexer ! lycheedecoder "
           "name=d prompt=\"\" stream=sentence ! application/x-json ! fakesink name=sink sync=false "
-          "async=false signal-handoffs=true")) {
-    self->decoder = program_get (&self->program, "d");
-    g_object_set (self->decoder, "max-tokens", max_tokens, NULL);
-    sink = program_get (&self->program, "sink");
-    g_signal_connect (sink, "handoff", G_CALLBACK (on_answer), self);
-    program_add_probe (&self->program, "line", "src", GST_PAD_PROBE_TYPE_BUFFER, on_line, self);
-    program_add_probe (
-        &self->program, "d", "sink", GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_end, self);
-    begin_screen (self);
-    say (self, "Type a question. %s", COMMANDS);
-    begin_input (self);
-    program_run (&self->program);
-    self->quitting = TRUE;
-    stop_waiting (self);
-    end_input (self);
-    program_close (&self->program);
-    say_what_is_left (self);
-    end_screen (self);
-    gst_object_unref (self->decoder);
-  }
-  return self->program.status;
+          "async=false signal-handoffs=true"))
+    return;
+  self->decoder = program_get (program, "d");
+  g_object_set (self->decoder, "max-tokens", program->max_tokens, NULL);
+  sink = program_get (program, "sink");
+  g_signal_connect (sink, "handoff", G_CALLBACK (on_answer), self);
+  program_add_probe (program, "line", "src", GST_PAD_PROBE_TYPE_BUFFER, on_line, self);
+  program_add_probe (program, "d", "sink", GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, on_end, self);
+  begin_screen (self);
+  if (self->terminal)
+    note (self, "Type a question. %s", COMMANDS);
+  begin_input (self);
+  program_run (program);
+  self->quitting = TRUE;
+  stop_waiting (self);
+  end_input (self);
+  program_stop (program);
+  say_what_is_left (self);
+  end_screen (self);
+  gst_object_unref (self->decoder);
 }
 
 int
 main (int argc, char **argv)
 {
-  Chat self = { .program = { .name = "lychee-chat", .on_message = on_message }, .speed = 1 };
-  g_autofree char *source = NULL;
-  g_auto (GStrv) files = NULL;
-  int max_tokens = 128;
+  Chat self = { .speed = 1,
+    .terminal = isatty (STDIN_FILENO) && isatty (STDOUT_FILENO),
+    .notes = isatty (STDOUT_FILENO) ? stdout : stderr,
+    .asked = g_ptr_array_new_with_free_func (asked_free),
+    .program = { .name = "lychee-chat",
+        .max_tokens = 128,
+        .takes_source = TRUE,
+        .input_is_taken = TRUE,
+        .on_message = on_message,
+        .user_data = &self } };
   const GOptionEntry options[] = {
     { "speed", 's', 0, G_OPTION_ARG_DOUBLE, &self.speed,
         "So many times the speed at which it was spoken (1; 0: at once)", "X" },
-    { "source", 0, 0, G_OPTION_ARG_STRING, &source, "Instead of FILE: elements that give text",
-        "PIPELINE" },
-    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, "Longest answer, in tokens (128)", "N" },
-    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  guint n_files;
 
-  if (!program_parse (&self.program,
-          "A transcript runs, and you ask about it. Where standard input is no terminal,\n"
-          "its lines are asked when the transcript has ended.",
-          options, &argc, &argv))
-    return 2;
-  n_files = files != NULL ? g_strv_length (files) : 0;
-  if (n_files + (source != NULL) != 1) {
-    program_fail (&self.program, "name one transcript file, or a --source");
-    return 2;
-  }
-  if (!(self.speed >= 0 && self.speed < 1e6) || max_tokens < 0) {
-    program_fail (&self.program, "--speed and --max-tokens must be 0 or more");
-    return 2;
-  }
-  self.terminal = isatty (STDIN_FILENO) && isatty (STDOUT_FILENO);
-  self.asked = g_ptr_array_new_with_free_func (asked_free);
-  self.program.user_data = &self;
   g_mutex_init (&self.lock);
   g_cond_init (&self.changed);
-  run (&self, n_files > 0 ? files[0] : NULL, source, max_tokens);
+  if (program_parse (&self.program,
+          "A transcript runs, and you ask about it. Where standard input is no terminal,\n"
+          "its lines are asked when the transcript has ended. Standard output gets questions\n"
+          "and answers; all else goes to standard error, where that is not the same terminal.",
+          options, argc, argv) &&
+      ((self.speed >= 0 && self.speed < 1e6) ||
+          program_refuse (&self.program, "--speed must be 0 or more")) &&
+      program_check (&self.program))
+    run (&self);
   g_ptr_array_unref (self.asked);
   g_mutex_clear (&self.lock);
   g_cond_clear (&self.changed);
-  return self.program.status;
+  return program_close (&self.program);
 }

@@ -182,12 +182,14 @@ on_time (gpointer user_data)
   return G_SOURCE_CONTINUE;
 }
 
-static void
+static gboolean
 on_message (GstMessage *message, gpointer user_data)
 {
   Monitor *self = user_data;
   const GstStructure *structure = gst_message_get_structure (message);
 
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
+    return FALSE;
   if (gst_structure_has_name (structure, "lychee-progress")) {
     gst_structure_get (structure, "tokens", G_TYPE_UINT, &self->tokens, "chunks", G_TYPE_UINT,
         &self->chunks, "rate", G_TYPE_DOUBLE, &self->rate, "seconds", G_TYPE_DOUBLE, &self->seconds,
@@ -202,64 +204,62 @@ on_message (GstMessage *message, gpointer user_data)
     self->said = g_strdup_printf ("%s\n%s", gst_structure_get_string (structure, "prompt"),
         gst_structure_get_string (structure, "text"));
   }
+  return TRUE;
+}
+
+static void
+watch (Monitor *self, double every, int interval, int audit)
+{
+  Program *program = &self->program;
+  GstElement *decoder;
+  guint timer;
+
+  if (!program_open (program, NULL,
+          "lycheetokenizer ! lycheechunker ! lycheeindexer ! lycheedecoder name=decoder ! fakesink "
+          "sync=false async=false"))
+    return;
+  decoder = program_get (program, "decoder");
+  g_object_set (decoder, "prompt", program->prompt, "max-tokens", program->max_tokens, "audit",
+      audit, "interval", (guint64) interval * 60 * GST_SECOND, NULL);
+  gst_object_unref (decoder);
+  self->begun = g_get_monotonic_time ();
+  timer = g_timeout_add (every * 1000, on_time, self);
+  program_run (program);
+  g_source_remove (timer);
+  if (program->status != 1)
+    show (self);
 }
 
 int
 main (int argc, char **argv)
 {
-  Monitor self = { .program = { .name = "lychee-monitor", .on_message = on_message },
-    .percent = -1 };
-  g_autofree char *source = NULL;
-  g_autofree char *prompt = NULL;
-  g_auto (GStrv) files = NULL;
+  Monitor self = { .terminal = isatty (STDOUT_FILENO),
+    .percent = -1,
+    .program = { .name = "lychee-monitor",
+        .default_prompt = PROGRAM_PROMPT,
+        .max_tokens = 256,
+        .takes_source = TRUE,
+        .on_message = on_message,
+        .user_data = &self } };
   double every = 1;
   int interval = 0, audit = 16;
   const GOptionEntry options[] = {
     { "every", 'e', 0, G_OPTION_ARG_DOUBLE, &every, "Seconds between two looks (1)", "SECONDS" },
-    { "prompt", 'p', 0, G_OPTION_ARG_STRING, &prompt, "What to ask at the end", "TEXT" },
     { "interval", 'i', 0, G_OPTION_ARG_INT, &interval,
         "Minutes from one rolling summary to the next (0: none)", "MINUTES" },
     { "audit", 'a', 0, G_OPTION_ARG_INT, &audit,
         "Measure what is missed, each so many tokens (16; 0: never)", "N" },
-    { "source", 0, 0, G_OPTION_ARG_STRING, &source, "Instead of FILE: elements that give text",
-        "PIPELINE" },
-    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
-  GstElement *decoder;
-  guint n_files, timer;
 
-  if (!program_parse (&self.program,
-          "Shows what the elements do while a transcript is read and answered from.", options,
-          &argc, &argv))
-    return 2;
-  n_files = files != NULL ? g_strv_length (files) : 0;
-  if (n_files + (source != NULL) != 1) {
-    program_fail (&self.program, "name one transcript file, or a --source");
-    return 2;
-  }
-  if (!(every >= 0.05 && every < 1e6) || interval < 0 || audit < 0) {
-    program_fail (&self.program, "--every must be 0.05 or more, the others 0 or more");
-    return 2;
-  }
-  self.terminal = isatty (STDOUT_FILENO);
-  self.begun = g_get_monotonic_time ();
-  self.program.user_data = &self;
-  if (program_open (&self.program, n_files > 0 ? files[0] : NULL, source,
-          "lycheetokenizer ! lycheechunker ! lycheeindexer ! lycheedecoder name=decoder ! fakesink "
-          "sync=false async=false")) {
-    decoder = program_get (&self.program, "decoder");
-    if (prompt != NULL)
-      g_object_set (decoder, "prompt", prompt, NULL);
-    g_object_set (decoder, "audit", audit, "interval", (guint64) interval * 60 * GST_SECOND, NULL);
-    gst_object_unref (decoder);
-    timer = g_timeout_add (every * 1000, on_time, &self);
-    program_run (&self.program);
-    g_source_remove (timer);
-    if (self.program.status != 1)
-      show (&self);
-    program_close (&self.program);
-  }
+  if (program_parse (&self.program,
+          "Shows what the elements do while a transcript is read and answered from.", options, argc,
+          argv) &&
+      ((every >= 0.05 && every < 1e6 && interval >= 0 && audit >= 0) ||
+          program_refuse (
+              &self.program, "--every must be 0.05 or more, --interval and --audit 0 or more")) &&
+      program_check (&self.program))
+    watch (&self, every, interval, audit);
   g_free (self.said);
-  return self.program.status;
+  return program_close (&self.program);
 }

@@ -1,68 +1,248 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "program.h"
 
-#include "console.h"
-
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
-#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
+#include <gio/gunixinputstream.h>
+#include <gio/gunixoutputstream.h>
 #include <glib-unix.h>
+#include <glib/gstdio.h>
+
+static void G_GNUC_PRINTF (3, 0)
+    say_error (Program *program, int status, const char *format, va_list arguments)
+{
+  g_autofree char *kind = g_strconcat (program->name, ": error: ", NULL);
+
+  console_say_args (&program->console, kind, format, arguments);
+  program->status = status;
+}
 
 void
 program_fail (Program *program, const char *format, ...)
 {
   va_list arguments;
-  g_autofree char *text = NULL;
 
   va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
+  say_error (program, 1, format, arguments);
   va_end (arguments);
-  fprintf (stderr, "%s: error: %s\n", program->name, g_strdelimit (text, "\n\r", ' '));
-  program->status = 1;
+}
+
+gboolean
+program_refuse (Program *program, const char *format, ...)
+{
+  va_list arguments;
+
+  va_start (arguments, format);
+  say_error (program, 2, format, arguments);
+  va_end (arguments);
+  return FALSE;
+}
+
+/* The command line */
+
+static gboolean
+take_files (Program *program, char **files)
+{
+  guint n = files != NULL ? g_strv_length (files) : 0;
+
+  if (n > 1)
+    return program_refuse (
+        program, "one transcript at a time, and not “%s” and “%s”", files[0], files[1]);
+  if (n == 1 && program->source != NULL)
+    return program_refuse (program, "name a file or a --source, and not both");
+  if (n == 0 && program->source == NULL && program->input == NULL)
+    return program_refuse (program, "name a transcript file%s; --help says more",
+        program->takes_source ? ", or a --source" : "");
+  if (n == 1 && program->input_is_taken && g_str_equal (files[0], "-"))
+    return program_refuse (program, "standard input is for questions: name a transcript file");
+  program->file = n == 1 ? g_strdup (files[0]) : NULL;
+  return TRUE;
+}
+
+static gboolean
+take_question (Program *program, gboolean limited)
+{
+  if (program->prompt == NULL)
+    program->prompt = g_strdup (program->default_prompt);
+  if (program->prompt != NULL &&
+      (*program->prompt == '\0' || !g_utf8_validate (program->prompt, -1, NULL)))
+    return program_refuse (program, "--prompt must be UTF-8 text and not empty");
+  if (limited && program->max_tokens < 0)
+    return program_refuse (program, "--max-tokens must be 0 or more");
+  return TRUE;
 }
 
 gboolean
 program_parse (
-    Program *program, const char *summary, const GOptionEntry *options, int *argc, char ***argv)
+    Program *program, const char *summary, const GOptionEntry *options, int argc, char **argv)
 {
   g_autoptr (GOptionContext) context = g_option_context_new (NULL);
   g_autoptr (GError) error = NULL;
+  g_auto (GStrv) files = NULL;
+  gboolean limited = program->max_tokens >= 0, only_version = FALSE;
+  g_autofree char *question =
+      g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
+  g_autofree char *how_long =
+      g_strdup_printf ("Longest answer, in tokens (%d; 0: as fits)", program->max_tokens);
+  /* The prompt is taken as it is, like a file's name: it is UTF-8 in any locale. */
+  const GOptionEntry asking[] = {
+    { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &program->prompt, "What to ask", "TEXT" },
+    { NULL },
+  };
+  const GOptionEntry limit[] = {
+    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &program->max_tokens, how_long, "N" },
+    { NULL },
+  };
+  const GOptionEntry source[] = {
+    { "source", 0, 0, G_OPTION_ARG_STRING, &program->source,
+        "Instead of FILE: elements that give text", "PIPELINE" },
+    { NULL },
+  };
+  const GOptionEntry common[] = {
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &program->model,
+        "Language model, a GGUF file (or: variable LYCHEE_MODEL)", "FILE" },
+    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &program->verbose, "Say more about errors", NULL },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &only_version, "Say which version this is", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL,
+        program->input != NULL ? "[FILE]" : "FILE" },
+    { NULL },
+  };
 
+  setlocale (LC_CTYPE, ""); /* --help is written in its encoding */
+  program->console.err = stderr;
+  if (program->console.line_end == NULL)
+    program->console.line_end = "\n";
+  program->kept = -1;
+  g_mutex_init (&program->console.lock);
   g_option_context_set_summary (context, summary);
-  g_option_context_add_main_entries (context, options, NULL);
+  if (options != NULL)
+    g_option_context_add_main_entries (context, options, NULL);
+  if (program->default_prompt != NULL) {
+    g_option_context_set_description (context, question);
+    g_option_context_add_main_entries (context, asking, NULL);
+  }
+  if (limited)
+    g_option_context_add_main_entries (context, limit, NULL);
+  if (program->takes_source)
+    g_option_context_add_main_entries (context, source, NULL);
+  g_option_context_add_main_entries (context, common, NULL);
   g_option_context_add_group (context, gst_init_get_option_group ());
-  if (g_option_context_parse (context, argc, argv, &error))
-    return TRUE;
-  program_fail (program, "%s", error->message);
-  return FALSE;
+  if (!g_option_context_parse (context, &argc, &argv, &error))
+    return program_refuse (program, "%s", error->message);
+  if (only_version) {
+    printf ("%s %s\n", program->name, PACKAGE_VERSION);
+    return FALSE;
+  }
+  return take_files (program, files) && take_question (program, limited);
+}
+
+/* Why @path cannot be read, or NULL. */
+static const char *
+find_fault (const char *path)
+{
+  GStatBuf info;
+
+  if (g_stat (path, &info) != 0)
+    return errno == ENOENT ? "no such file" : g_strerror (errno);
+  if (!S_ISREG (info.st_mode))
+    return "not a file";
+  if (g_access (path, R_OK) != 0)
+    return g_strerror (errno);
+  return info.st_size == 0 ? "the file is empty" : NULL;
+}
+
+gboolean
+program_check (Program *program)
+{
+  const char *model = program->model != NULL ? program->model : g_getenv ("LYCHEE_MODEL");
+  const char *fault;
+
+  /* Where there is no standard output, the next file that is opened would be taken for it. */
+  if (fcntl (STDOUT_FILENO, F_GETFD) < 0)
+    program_fail (program, "standard output is closed, and the answer goes there");
+  else if (program->file != NULL && !g_str_equal (program->file, "-") &&
+           (fault = find_fault (program->file)) != NULL)
+    program_fail (program, "%s: %s", program->file, fault);
+  else if (model != NULL && *model != '\0' && (fault = find_fault (model)) != NULL)
+    program_fail (program, "the model %s: %s (%s names it)", model, fault,
+        program->model != NULL ? "--model" : "LYCHEE_MODEL");
+  return program->status == 0;
+}
+
+/* The pipeline */
+
+static void
+say_of_element (Program *program, const char *what, GstMessage *message, const GError *error)
+{
+  g_autofree char *kind = g_strdup_printf ("%s: %s", program->name, what);
+
+  console_say (&program->console, kind, "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+}
+
+/* Where in the source an error came from. */
+static void
+say_more (Program *program, const char *debug)
+{
+  if (program->verbose && debug != NULL)
+    console_say (&program->console, "  ", "%s", debug);
+}
+
+static GstBusSyncReply
+on_posted (GstBus *bus, GstMessage *message, gpointer user_data)
+{
+  Program *program = user_data;
+  guint chunks = 0;
+
+  if (gst_message_has_name (message, "lychee-progress") &&
+      gst_structure_get_uint (gst_message_get_structure (message), "chunks", &chunks))
+    g_atomic_int_set (&program->chunks, chunks);
+  if (program->on_posted == NULL || !program->on_posted (message, program->user_data))
+    return GST_BUS_PASS;
+  gst_message_unref (message);
+  return GST_BUS_DROP;
 }
 
 static gboolean
-on_bus (GstBus *bus, GstMessage *message, gpointer user_data)
+on_message (GstBus *bus, GstMessage *message, gpointer user_data)
 {
   Program *program = user_data;
   g_autoptr (GError) error = NULL;
+  g_autofree char *debug = NULL;
 
+  if (program->on_message != NULL && program->on_message (message, program->user_data))
+    return G_SOURCE_CONTINUE;
   switch (GST_MESSAGE_TYPE (message)) {
   case GST_MESSAGE_ERROR:
     /* What follows the first, such as that the stream stopped, comes of it. */
     if (program->failed)
       break;
     program->failed = TRUE;
-    gst_message_parse_error (message, &error, NULL);
-    program_fail (program, "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+    gst_message_parse_error (message, &error, &debug);
+    say_of_element (program, "error: ", message, error);
+    say_more (program, debug);
+    program->status = 1;
     g_main_loop_quit (program->loop);
     break;
   case GST_MESSAGE_WARNING:
-    gst_message_parse_warning (message, &error, NULL);
-    fprintf (stderr, "%s: warning: %s: %s\n", program->name, GST_MESSAGE_SRC_NAME (message),
-        error->message);
+    gst_message_parse_warning (message, &error, &debug);
+    /* That nothing was said is an error here: program_check_words(). */
+    if (g_error_matches (error, GST_STREAM_ERROR, GST_STREAM_ERROR_WRONG_TYPE) &&
+        g_atomic_int_get (&program->chunks) == 0)
+      break;
+    say_of_element (program, "warning: ", message, error);
+    say_more (program, debug);
     break;
-  case GST_MESSAGE_ELEMENT:
-    if (program->on_message != NULL)
-      program->on_message (message, program->user_data);
+  case GST_MESSAGE_INFO:
+    gst_message_parse_info (message, &error, NULL);
+    say_of_element (program, "", message, error);
     break;
   case GST_MESSAGE_EOS:
+    program_check_words (program);
     g_main_loop_quit (program->loop);
     break;
   default:
@@ -76,52 +256,101 @@ on_interrupt (gpointer user_data)
 {
   Program *program = user_data;
 
+  if (program->on_interrupt != NULL && program->on_interrupt (program->user_data))
+    return G_SOURCE_CONTINUE;
   program->status = 130;
   g_main_loop_quit (program->loop);
-  return G_SOURCE_CONTINUE;
+  /* A second time, the signal ends the program as it always does. */
+  for (guint i = 0; i < G_N_ELEMENTS (program->interrupts); i++)
+    if (program->interrupts[i] == g_source_get_id (g_main_current_source ()))
+      program->interrupts[i] = 0;
+  return G_SOURCE_REMOVE;
+}
+
+/* Standard input in a file without a name: a transcript is looked over before it is read. Returns
+ * what to open, or NULL. (transfer full) */
+static char *
+keep_input (Program *program)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GInputStream) input = g_unix_input_stream_new (STDIN_FILENO, FALSE);
+  g_autoptr (GOutputStream) output = NULL;
+  g_autofree char *name = NULL;
+
+  program->kept = g_file_open_tmp ("lychee-XXXXXX", &name, &error);
+  if (program->kept >= 0) {
+    g_unlink (name);
+    output = g_unix_output_stream_new (program->kept, FALSE);
+    if (g_output_stream_splice (output, input, G_OUTPUT_STREAM_SPLICE_NONE, NULL, &error) > 0)
+      return g_strdup_printf ("/proc/self/fd/%d", program->kept);
+  }
+  program_fail (program, "standard input: %s", error != NULL ? error->message : "it is empty");
+  return NULL;
+}
+
+/* Gives @value to the elements of ours that have such a property. */
+static void
+set_in_all (Program *program, const char *property, const char *value)
+{
+  g_autoptr (GstIterator) elements = gst_bin_iterate_recurse (GST_BIN (program->pipeline));
+  GValue item = G_VALUE_INIT;
+
+  while (gst_iterator_next (elements, &item) == GST_ITERATOR_OK) {
+    GObject *element = g_value_get_object (&item);
+
+    if (g_str_has_prefix (G_OBJECT_TYPE_NAME (element), "GstLychee") &&
+        g_object_class_find_property (G_OBJECT_GET_CLASS (element), property) != NULL)
+      g_object_set (element, property, value, NULL);
+    g_value_reset (&item);
+  }
+  g_value_unset (&item);
 }
 
 gboolean
-program_open (Program *program, const char *file, const char *source, const char *rest)
+program_open (Program *program, const char *read, const char *rest)
 {
   g_autofree char *description = NULL;
+  g_autofree char *location = NULL;
   g_autoptr (GError) error = NULL;
   g_autoptr (GstBus) bus = NULL;
 
-  if (!console_has_output (program->name)) {
-    program->status = 1;
-    return FALSE;
+  if (g_strcmp0 (program->file, "-") == 0) {
+    if ((location = keep_input (program)) == NULL)
+      return FALSE;
+  } else {
+    location = g_strdup (program->file);
   }
-  if (file != NULL && !g_file_test (file, G_FILE_TEST_IS_REGULAR)) {
-    program_fail (program, "%s: %s", file,
-        g_file_test (file, G_FILE_TEST_EXISTS) ? "not a file" : "no such file");
-    return FALSE;
-  }
-  /* What speaks does not wait, while the model is being loaded for one. */
-  description =
-      file != NULL
-          ? g_strconcat ("filesrc name=source ! lycheetranscriptparse ! ", rest, NULL)
-          : g_strconcat (source, " ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! ",
-                rest, NULL);
+  if (read != NULL)
+    description = g_strconcat (read, " ! ", rest, NULL);
+  else if (location != NULL)
+    description =
+        g_strconcat ("filesrc name=source ! lycheetranscriptparse name=parse ! ", rest, NULL);
+  else
+    /* What speaks does not wait, while the model is being loaded for one. */
+    description = g_strconcat (program->source,
+        " ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! ", rest, NULL);
   program->pipeline =
       gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   if (program->pipeline == NULL) {
     program_fail (program, "%s%s", error->message,
-        g_error_matches (error, GST_PARSE_ERROR, GST_PARSE_ERROR_NO_SUCH_ELEMENT)
+        !g_error_matches (error, GST_PARSE_ERROR, GST_PARSE_ERROR_NO_SUCH_ELEMENT) ? ""
+        : strstr (error->message, "lychee") != NULL
             ? " (is the plugin's folder in GST_PLUGIN_PATH?)"
-            : "");
+            : " (the GStreamer plugin that has it is not installed)");
     return FALSE;
   }
   gst_object_ref_sink (program->pipeline);
-  if (file != NULL) {
-    GstElement *element = program_get (program, "source");
+  if (location != NULL) {
+    g_autoptr (GstElement) element = program_get (program, "source");
 
-    g_object_set (element, "location", file, NULL);
-    gst_object_unref (element);
+    g_object_set (element, "location", location, NULL);
   }
+  if (program->model != NULL)
+    set_in_all (program, "model", program->model);
   program->loop = g_main_loop_new (NULL, FALSE);
   bus = gst_element_get_bus (program->pipeline);
-  program->watch = gst_bus_add_watch (bus, on_bus, program);
+  gst_bus_set_sync_handler (bus, on_posted, program, NULL);
+  program->watch = gst_bus_add_watch (bus, on_message, program);
   program->interrupts[0] = g_unix_signal_add (SIGINT, on_interrupt, program);
   program->interrupts[1] = g_unix_signal_add (SIGTERM, on_interrupt, program);
   return TRUE;
@@ -136,17 +365,48 @@ program_run (Program *program)
   return program->status;
 }
 
-void
-program_close (Program *program)
+gboolean
+program_check_words (Program *program)
 {
-  if (program->pipeline == NULL)
+  if (program->status != 0 || g_atomic_int_get (&program->chunks) > 0)
+    return TRUE;
+  program_fail (program, "%s: nothing is said in it, so there is nothing to answer from",
+      program->source != NULL            ? "the source"
+      : program->file == NULL            ? program->input
+      : g_str_equal (program->file, "-") ? "standard input"
+                                         : program->file);
+  return FALSE;
+}
+
+void
+program_stop (Program *program)
+{
+  g_autoptr (GstBus) bus = NULL;
+
+  if (program->watch == 0)
     return;
   gst_element_set_state (program->pipeline, GST_STATE_NULL);
-  g_source_remove (program->watch);
-  g_source_remove (program->interrupts[0]);
-  g_source_remove (program->interrupts[1]);
-  g_main_loop_unref (program->loop);
+  bus = gst_element_get_bus (program->pipeline);
+  gst_bus_set_sync_handler (bus, NULL, NULL, NULL);
+  g_clear_handle_id (&program->watch, g_source_remove);
+  g_clear_handle_id (&program->interrupts[0], g_source_remove);
+  g_clear_handle_id (&program->interrupts[1], g_source_remove);
+}
+
+int
+program_close (Program *program)
+{
+  program_stop (program);
   gst_clear_object (&program->pipeline);
+  g_clear_pointer (&program->loop, g_main_loop_unref);
+  if (program->kept >= 0)
+    close (program->kept);
+  g_free (program->file);
+  g_free (program->source);
+  g_free (program->prompt);
+  g_free (program->model);
+  g_mutex_clear (&program->console.lock);
+  return program->status;
 }
 
 GstElement *

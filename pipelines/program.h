@@ -3,31 +3,66 @@
 
 #include <gst/gst.h>
 
-/* What the programs here do alike: a pipeline over a transcript, errors in one line, Ctrl-C. */
+#include "console.h"
+
+/* What is asked where nobody says: a small model that is asked for a summary makes one up; asked
+ * for what was said, it looks. */
+#define PROGRAM_PROMPT "What did the speakers talk about, and what did they decide?"
+
+/* What the programs here do alike: their options, a pipeline over a transcript, what they say of
+ * what goes wrong, Ctrl-C, and the status that they end with: 0, 1 for a failure, 2 for a wrong
+ * command line, 130 when interrupted. */
 typedef struct {
-  const char *name; /* of the program */
+  /* Set by the program, before all else: */
+  const char *name;
+  const char *default_prompt; /* NULL: there is no --prompt */
+  int max_tokens;             /* the default, then the option; -1: there is no --max-tokens */
+  gboolean takes_source;      /* --source, elements that give text, instead of a file */
+  const char *input;          /* what is read where no file is named; NULL: one must be */
+  gboolean input_is_taken;    /* standard input is not for the transcript */
+  /* (nullable) A message, in the thread that posts it, and in the main loop. TRUE: that was all. */
+  gboolean (*on_posted) (GstMessage *message, gpointer user_data);
+  gboolean (*on_message) (GstMessage *message, gpointer user_data);
+  /* (nullable) Ctrl-C. TRUE: go on, for now. */
+  gboolean (*on_interrupt) (gpointer user_data);
+  gpointer user_data;
+
+  /* The options */
+  char *file; /* "-" is standard input */
+  char *source, *prompt, *model;
+  gboolean verbose;
+
+  Console console;
   GMainLoop *loop;
   GstElement *pipeline;
-  int status;      /* to exit with */
+  int status;
   gboolean failed; /* an element said why */
+  int chunks;      /* of the transcript that were read; atomic */
+  int kept;        /* a file that keeps standard input, or -1 */
   guint watch, interrupts[2];
-  /* In the main loop: an element message. (nullable) */
-  void (*on_message) (GstMessage *message, gpointer user_data);
-  gpointer user_data;
 } Program;
 
-/* Prints "NAME: error: ..." and makes it the exit status. */
+/* Prints "NAME: error: ..." and makes 1 the status. */
 void program_fail (Program *program, const char *format, ...) G_GNUC_PRINTF (2, 3);
+/* The same for the command line, with 2. Returns FALSE. */
+gboolean program_refuse (Program *program, const char *format, ...) G_GNUC_PRINTF (2, 3);
 
-/* Reads the command line, GStreamer's options too. FALSE: it was said what is wrong with it. */
+/* Reads the command line, GStreamer's options too. FALSE: there is nothing more to do. */
 gboolean program_parse (
-    Program *program, const char *summary, const GOptionEntry *options, int *argc, char ***argv);
-/* Makes the pipeline: @file, or else @source (a launch line that gives text), and behind it @rest.
- * The element "source" reads the file. FALSE: it was said why not. */
-gboolean program_open (Program *program, const char *file, const char *source, const char *rest);
-/* Plays until the end, an error or Ctrl-C, and returns the exit status. */
+    Program *program, const char *summary, const GOptionEntry *options, int argc, char **argv);
+/* Whether there is an output, and a file to read. FALSE: it was said why not. */
+gboolean program_check (Program *program);
+/* Makes the pipeline: @read, or else what reads a transcript from the file or the source; behind it
+ * @rest. The element "source" reads the file. FALSE: it was said why not. */
+gboolean program_open (Program *program, const char *read, const char *rest);
+/* Plays until the end, an error or Ctrl-C, and returns the status. */
 int program_run (Program *program);
-void program_close (Program *program);
+/* At the end of a transcript: FALSE, and said, where it had no words. */
+gboolean program_check_words (Program *program);
+/* After that, nothing of the pipeline is heard any more. */
+void program_stop (Program *program);
+/* Frees all, and returns the status. */
+int program_close (Program *program);
 
 /* (transfer full) */
 GstElement *program_get (Program *program, const char *element);

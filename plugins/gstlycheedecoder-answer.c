@@ -6,8 +6,10 @@
 #include "lychee-element.h"
 
 /* So long an answer waits for the words that are on their way when it is asked for, in
- * microseconds: reading may be far behind. */
+ * microseconds: reading may be far behind. Where nothing has been read yet, so long from then on
+ * that something has. */
 #define DRAIN_LIMIT (2 * G_USEC_PER_SEC)
+#define FOR_EVER G_MAXINT64
 
 /* The threads that answer */
 
@@ -170,11 +172,50 @@ new_writer (GstLycheeDecoder *self, LycheeJob *job)
   return writer;
 }
 
+/* Notes what has been read up to now. */
+static gboolean
+take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
+{
+  g_autoptr (LycheeCache) cache = NULL;
+  LycheeChatFormat format;
+  GstClockTime start;
+
+  GST_OBJECT_LOCK (self);
+  g_set_object (&cache, self->cache);
+  format = self->format;
+  start = self->start;
+  ask->truncated = self->truncated;
+  GST_OBJECT_UNLOCK (self);
+  return lychee_ask_take_snapshot (ask, cache, format, start, error);
+}
+
+static void
+renew_snapshot (LycheeAsk *ask, gpointer self)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!take_snapshot (self, ask, &error))
+    GST_WARNING_OBJECT (
+        self, "answer %s goes by what was read before: %s", ask->id, error->message);
+}
+
+/* What an answer is begun to, or was cancelled. Nobody else has it. */
+static LycheeAsk *
+take_ask (GstLycheeDecoder *self, LycheeJob *job)
+{
+  LycheeAsk *ask = lychee_job_get_ask (job);
+
+  /* It may be the first words that were waited for. */
+  if (ask->snapshot == NULL && !g_cancellable_is_cancelled (lychee_job_get_cancellable (job)))
+    renew_snapshot (ask, self);
+  return ask;
+}
+
 void
 gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data)
 {
   GstLycheeDecoder *self = user_data;
-  LycheeAsk *ask = lychee_job_get_ask (job);
+  LycheeAsk *ask = take_ask (self, job);
   g_autoptr (LycheeAnswerWriter) writer = new_writer (self, job);
   Answering answering = { job, writer };
   g_autoptr (LycheeAnswer) answer = NULL;
@@ -209,23 +250,6 @@ gst_lychee_decoder_make_answer (LycheeJob *job, gpointer user_data)
 
 /* Asking, in any thread */
 
-/* Notes what has been read up to now. */
-static gboolean
-take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
-{
-  g_autoptr (LycheeCache) cache = NULL;
-  LycheeChatFormat format;
-  GstClockTime start;
-
-  GST_OBJECT_LOCK (self);
-  g_set_object (&cache, self->cache);
-  format = self->format;
-  start = self->start;
-  ask->truncated = self->truncated;
-  GST_OBJECT_UNLOCK (self);
-  return lychee_ask_take_snapshot (ask, cache, format, start, error);
-}
-
 static void
 name_ask (GstLycheeDecoder *self, LycheeAsk *ask)
 {
@@ -256,7 +280,7 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *dra
   }
   if (event != NULL) {
     ask->drain = gst_event_get_seqnum (event);
-    until = g_get_monotonic_time () + DRAIN_LIMIT;
+    until = ask->snapshot != NULL ? g_get_monotonic_time () + DRAIN_LIMIT : FOR_EVER;
   }
   if (!lychee_answer_queue_ask (self->queue, ask, ask->json, until))
     return FALSE;
@@ -269,14 +293,10 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *dra
   return TRUE;
 }
 
-static void
-renew_snapshot (LycheeAsk *ask, gpointer self)
+void
+gst_lychee_decoder_limit_drains (GstLycheeDecoder *self)
 {
-  g_autoptr (GError) error = NULL;
-
-  if (!take_snapshot (self, ask, &error))
-    GST_WARNING_OBJECT (
-        self, "answer %s goes by what was read before: %s", ask->id, error->message);
+  lychee_answer_queue_limit (self->queue, g_get_monotonic_time () + DRAIN_LIMIT);
 }
 
 /* Who sent a `lychee-drain`, among its fields. */

@@ -80,14 +80,18 @@ gst_lychee_decoder_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
   }
   if (ret == GST_FLOW_OK) {
     GstClockTime time = GST_BUFFER_PTS (buffer), end = time;
+    gboolean first;
 
     if (GST_CLOCK_TIME_IS_VALID (end) && GST_BUFFER_DURATION_IS_VALID (buffer))
       end += GST_BUFFER_DURATION (buffer);
     GST_OBJECT_LOCK (self);
+    first = self->cache == NULL;
     g_set_object (&self->cache, meta->cache);
     self->format = meta->format;
     self->tokens = meta->transcript_tokens;
     GST_OBJECT_UNLOCK (self);
+    if (first)
+      gst_lychee_decoder_limit_drains (self);
     advance (self, time, end);
     push_gap (self, time, GST_BUFFER_DURATION (buffer));
   }

@@ -81,6 +81,8 @@ void gst_lychee_decoder_end_drain (GstLycheeDecoder *self, GstEvent *event);
 /* The transcript has ended: nothing waits upstream any more, and what was to say so may have come
  * there too late. */
 void gst_lychee_decoder_end_drains (GstLycheeDecoder *self);
+/* Something has been read: what is asked waits for little more. */
+void gst_lychee_decoder_limit_drains (GstLycheeDecoder *self);
 guint gst_lychee_decoder_cancel (GstLycheeDecoder *self, const char *id);
 /* Takes @event if it is one by which to ask or cancel. @in_order: all that was said before it has
  * been read. */

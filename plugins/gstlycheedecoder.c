@@ -238,7 +238,8 @@ install_output (GObjectClass *object_class)
    *
    * `answers`, `cancelled`, `empty`, `failed` (uint): answers that have ended, and how many of them
    * without an end of their own, for want of anything said, or for an error; `waiting`, `running`
-   * (uint): those that have not. Of the last one: `transcript-tokens`, `prompt-tokens`,
+   * (uint): those that have not; `pauses` (uint64): how often a piece of one waited for a live
+   * transcript to be read first. Of the last one: `transcript-tokens`, `prompt-tokens`,
    * `answer-tokens` (uint), `seconds-to-first`, `seconds`, `tokens-per-second` (double),
    * `cache-bytes` (uint64): keys and values of the transcript, `truncated` (boolean). And what its
    * attention did, where a query is one token, layer and KV head: `dense-queries`,
@@ -453,14 +454,16 @@ gst_lychee_decoder_get_stats (GstLycheeDecoder *self)
 {
   GstStructure *stats;
   guint waiting, running;
+  guint64 pauses;
 
-  lychee_answer_queue_count (self->queue, &waiting, &running);
+  lychee_answer_queue_count (self->queue, &waiting, &running, &pauses);
   GST_OBJECT_LOCK (self);
   stats = self->last != NULL ? gst_structure_copy (self->last)
                              : gst_structure_new_empty ("lychee-decoder-stats");
   gst_structure_set (stats, "answers", G_TYPE_UINT, self->n_answers, "cancelled", G_TYPE_UINT,
       self->n_cancelled, "empty", G_TYPE_UINT, self->n_empty, "failed", G_TYPE_UINT, self->n_failed,
-      "waiting", G_TYPE_UINT, waiting, "running", G_TYPE_UINT, running, NULL);
+      "waiting", G_TYPE_UINT, waiting, "running", G_TYPE_UINT, running, "pauses", G_TYPE_UINT64,
+      pauses, NULL);
   GST_OBJECT_UNLOCK (self);
   return stats;
 }

@@ -224,7 +224,7 @@ count_waiting (GstLycheeIndexer *self)
 static void
 push_backlog (GstLycheeIndexer *self)
 {
-  guint n = self->live ? count_waiting (self) : 0;
+  guint n = self->live && !self->full ? count_waiting (self) : 0;
 
   if (n == 0 && !self->behind)
     return;
@@ -260,6 +260,24 @@ tell_backend (GstLycheeIndexer *self)
     GST_ELEMENT_INFO (self, RESOURCE, SETTINGS, ("%s", note), (NULL));
 }
 
+/* A line's end before what is said after a silence has the time of what was said before it. */
+static gboolean
+has_words (LycheeChunk *chunk)
+{
+  const char *at = chunk->text;
+
+  while (g_unichar_isspace (g_utf8_get_char (at)))
+    at = g_utf8_next_char (at);
+  return *at != '\0';
+}
+
+static void
+update_latency (GstLycheeIndexer *self)
+{
+  g_atomic_int_set (&self->latency_stale, FALSE);
+  self->live = lychee_reading_is_live (self->sinkpad, &self->latency);
+}
+
 /* Counts a chunk that has been read. */
 static void
 note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
@@ -274,14 +292,16 @@ note_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
     return;
   if (!GST_CLOCK_TIME_IS_VALID (self->reading.end) || end > self->reading.end)
     self->reading.end = end;
-  if (self->live)
+  if (g_atomic_int_get (&self->latency_stale))
+    update_latency (self);
+  if (self->live && has_words (chunk))
     lychee_reading_lateness (&self->reading, GST_ELEMENT (self),
         gst_segment_to_running_time (&self->segment, GST_FORMAT_TIME, end), self->latency);
 }
 
-/* Tells downstream what was loaded, by its last chunk. */
+/* Tells downstream what was loaded, by its last chunk. @next (nullable): what follows it. */
 static GstFlowReturn
-push_resumed (GstLycheeIndexer *self)
+push_resumed (GstLycheeIndexer *self, LycheeChunk *next)
 {
   LycheeCache *cache = lychee_session_get_cache (self->session);
   g_autoptr (LycheeChunk) last =
@@ -291,6 +311,12 @@ push_resumed (GstLycheeIndexer *self)
   if (gst_pad_check_reconfigure (self->srcpad) && !gst_lychee_indexer_negotiate (self))
     return GST_FLOW_NOT_NEGOTIATED;
   self->resumed = FALSE;
+  if (next != NULL && GST_CLOCK_TIME_IS_VALID (next->pts) && GST_CLOCK_TIME_IS_VALID (last->pts) &&
+      next->pts < last->pts) {
+    GST_INFO_OBJECT (self, "what follows what was saved counts time anew");
+    self->saved = lychee_chunk_ref (last);
+    self->reading.end = GST_CLOCK_TIME_NONE;
+  }
   return push_view (self, last);
 }
 
@@ -340,20 +366,35 @@ read_chunk (GstLycheeIndexer *self, LycheeChunk *chunk)
   return ret;
 }
 
-/* After a seek back: what was said from @time on is forgotten, and read again; what was said before
- * stays as it is. */
-static void
+/* Which chunk is the first behind what was saved, where that has times of its own; else 0. */
+static guint
+get_first_own (GstLycheeIndexer *self)
+{
+  LycheeCache *cache = lychee_session_get_cache (self->session);
+  guint n = self->saved != NULL ? lychee_cache_get_n_chunks (cache) : 0;
+
+  for (; n > 0; n--) {
+    g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (cache, n - 1, NULL);
+
+    if (chunk == self->saved)
+      break;
+  }
+  return n;
+}
+
+void
 gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time)
 {
-  LycheeReading reading = self->reading;
+  gint64 busy = self->reading.busy;
 
   if (self->session == NULL)
     return;
   self->unsaved = TRUE;
+  lychee_session_truncate_from (self->session, get_first_own (self), time);
   lychee_reading_init (&self->reading);
-  self->reading.busy = reading.busy;
-  self->reading.end = lychee_session_truncate (self->session, time);
+  self->reading.busy = busy;
   gst_lychee_indexer_count_read (self);
+  self->resumed &= self->reading.chunks > 0;
   self->full = FALSE;
   self->failed = FALSE;
   self->left_tokens = self->left_chunks = 0;
@@ -391,10 +432,11 @@ gst_lychee_indexer_chain (GstPad *pad, GstObject *parent, GstBuffer *buffer)
         ("What arrives here as a chunk is broken: it has ids that the model does not know."),
         ("%" GST_PTR_FORMAT, buffer));
     ret = GST_FLOW_ERROR;
-  } else if (self->resumed && (ret = push_resumed (self)) != GST_FLOW_OK) {
+  } else if (self->resumed && (ret = push_resumed (self, chunk)) != GST_FLOW_OK) {
     GST_DEBUG_OBJECT (self, "downstream takes nothing: %s", gst_flow_get_name (ret));
   } else if (self->full) {
     leave_out (self, chunk);
+    push_backlog (self);
   } else if (self->failed) {
     ret = GST_FLOW_ERROR;
   } else if (chunk->n_ids > 0) {
@@ -412,7 +454,7 @@ gst_lychee_indexer_finish (GstLycheeIndexer *self)
   /* Nothing may have come since the start. */
   if (self->resume && gst_pad_has_current_caps (self->srcpad) &&
       gst_lychee_indexer_ensure_session (self) && self->resumed)
-    push_resumed (self);
+    push_resumed (self, NULL);
   gst_lychee_indexer_save_session (self);
   lychee_reading_progress (&self->reading, GST_ELEMENT (self), self->sinkpad, TRUE);
   if (!self->full)
@@ -434,7 +476,7 @@ gst_lychee_indexer_segment (GstLycheeIndexer *self, const GstSegment *segment)
   self->flushed = FALSE;
   self->eos = FALSE;
   self->segment = *segment;
-  self->live = lychee_reading_is_live (self->sinkpad, &self->latency);
+  update_latency (self);
 }
 
 static void

@@ -39,12 +39,15 @@ struct _GstLycheeIndexer {
   gboolean unsaved; /* something was read since */
   GstSegment segment;
   gboolean live;
-  GstClockTime latency; /* of upstream */
+  GstClockTime latency;   /* of upstream */
+  gboolean latency_stale; /* atomic: upstream may have another one now */
 
   /* the transcript being read, of the streaming thread */
   LycheeSession *session;
   LycheeChatFormat format; /* that the session found */
   LycheeReading reading;
+  LycheeChunk *saved; /* (nullable): the last one that was loaded, where what follows counts time
+                       * anew */
   gboolean full;
   gboolean failed; /* and said so: what follows is not tried */
   gboolean forgot; /* and said so */
@@ -62,6 +65,9 @@ gboolean gst_lychee_indexer_sink_event (GstPad *pad, GstObject *parent, GstEvent
 
 /* Forgets the transcript: what comes is a new one. */
 void gst_lychee_indexer_reset (GstLycheeIndexer *self);
+/* After a seek back: what was said from @time on is forgotten, and read again; what was said before
+ * stays as it is. */
+void gst_lychee_indexer_cut (GstLycheeIndexer *self, GstClockTime time);
 /* Ends the reading under way, in any thread; and what comes is read again. */
 void gst_lychee_indexer_cancel_reading (GstLycheeIndexer *self);
 void gst_lychee_indexer_allow_reading (GstLycheeIndexer *self);
@@ -71,7 +77,7 @@ gboolean gst_lychee_indexer_ensure_session (GstLycheeIndexer *self);
 const char *gst_lychee_indexer_get_cache_type (GstLycheeIndexer *self);
 /* What cannot be saved is said, and goes on. */
 void gst_lychee_indexer_save_session (GstLycheeIndexer *self);
-/* Counts what the session holds. */
+/* Counts what the session holds, and when it ends. */
 void gst_lychee_indexer_count_read (GstLycheeIndexer *self);
 
 G_END_DECLS

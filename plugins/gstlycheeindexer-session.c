@@ -51,23 +51,26 @@ dup_location (GstLycheeIndexer *self)
   return location;
 }
 
-/* Counts what the session holds. */
 void
 gst_lychee_indexer_count_read (GstLycheeIndexer *self)
 {
   LycheeCache *cache = lychee_session_get_cache (self->session);
+  LycheeReading *reading = &self->reading;
   LycheeChunk *chunk;
 
-  self->reading.tokens = self->reading.chunks = self->reading.bytes = 0;
-  for (; (chunk = lychee_cache_get_chunk (cache, self->reading.chunks, NULL)) != NULL;
-       self->reading.chunks++) {
+  reading->tokens = reading->chunks = reading->bytes = 0;
+  reading->end = GST_CLOCK_TIME_NONE;
+  for (; (chunk = lychee_cache_get_chunk (cache, reading->chunks, NULL)) != NULL;
+       reading->chunks++) {
     GstClockTime end = lychee_chunk_get_end (chunk);
 
-    self->reading.tokens += chunk->n_ids;
-    self->reading.bytes += strlen (chunk->text);
-    if (GST_CLOCK_TIME_IS_VALID (end) &&
-        (!GST_CLOCK_TIME_IS_VALID (self->reading.end) || end > self->reading.end))
-      self->reading.end = end;
+    reading->tokens += chunk->n_ids;
+    reading->bytes += strlen (chunk->text);
+    if (chunk == self->saved)
+      reading->end = GST_CLOCK_TIME_NONE;
+    else if (GST_CLOCK_TIME_IS_VALID (end) &&
+             (!GST_CLOCK_TIME_IS_VALID (reading->end) || end > reading->end))
+      reading->end = end;
     lychee_chunk_unref (chunk);
   }
 }
@@ -128,12 +131,14 @@ gst_lychee_indexer_ensure_session (GstLycheeIndexer *self)
   if (model == NULL)
     return FALSE;
   self->session =
-      lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_UNKNOWN);
+      lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_AUTO);
   g_object_unref (model);
   if (self->resume && !resume_session (self)) {
     g_clear_object (&self->session);
     return FALSE;
   }
+  if (self->cut && self->resumed) /* the seek was before there was anything to cut */
+    gst_lychee_indexer_cut (self, self->segment.start);
   g_object_get (self->session, "template", &self->format, NULL);
   if (self->resumed)
     gst_pad_mark_reconfigure (self->srcpad); /* the type of its cache may be another */

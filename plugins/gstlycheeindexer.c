@@ -104,6 +104,7 @@ static void gst_lychee_indexer_get_property (
 static GstStateChangeReturn gst_lychee_indexer_change_state (
     GstElement *element, GstStateChange transition);
 static gboolean gst_lychee_indexer_query (GstPad *pad, GstObject *parent, GstQuery *query);
+static gboolean gst_lychee_indexer_src_event (GstPad *pad, GstObject *parent, GstEvent *event);
 
 static void
 gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
@@ -126,6 +127,9 @@ gst_lychee_indexer_class_init (GstLycheeIndexerClass *klass)
    * chunk. It is saved at the end of the stream, and when the element stops. Only the first
    * transcript after a start resumes; a later stream begins anew, and takes the file's place. A
    * session of another model, or a file that was cut or altered, is an error.
+   *
+   * A seek back cuts what was saved as it cuts what was read. Where the times of what comes begin
+   * anew, it is about these, and what was saved stays.
    */
   g_object_class_install_property (object_class, PROP_LOCATION,
       g_param_spec_string ("location", "Location",
@@ -147,6 +151,7 @@ void
 gst_lychee_indexer_reset (GstLycheeIndexer *self)
 {
   g_clear_object (&self->session);
+  g_clear_pointer (&self->saved, lychee_chunk_unref);
   lychee_reading_init (&self->reading);
   self->full = FALSE;
   self->failed = FALSE;
@@ -177,6 +182,7 @@ gst_lychee_indexer_init (GstLycheeIndexer *self)
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_indexer_query);
+  gst_pad_set_event_function (self->srcpad, gst_lychee_indexer_src_event);
   gst_pad_use_fixed_caps (self->srcpad);
   lychee_pad_set_event_function (
       self->sinkpad, self->srcpad, &self->slot, gst_lychee_indexer_sink_event);
@@ -257,6 +263,14 @@ gst_lychee_indexer_allow_reading (GstLycheeIndexer *self)
   self->cancellable = g_cancellable_new ();
   GST_OBJECT_UNLOCK (self);
   g_object_unref (old);
+}
+
+static gboolean
+gst_lychee_indexer_src_event (GstPad *pad, GstObject *parent, GstEvent *event)
+{
+  if (GST_EVENT_TYPE (event) == GST_EVENT_LATENCY)
+    g_atomic_int_set (&GST_LYCHEE_INDEXER (parent)->latency_stale, TRUE);
+  return gst_pad_event_default (pad, parent, event);
 }
 
 static gboolean

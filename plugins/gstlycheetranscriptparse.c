@@ -4,8 +4,8 @@
  * SECTION:element-lycheetranscriptparse
  * @title: lycheetranscriptparse
  *
- * Reads transcripts: SubRip, WebVTT, ASS and SSA, the JSON of speech recognisers, plain text; in
- * any encoding, however broken.
+ * Reads transcripts: SubRip, WebVTT, ASS and SSA, TTML, the JSON of speech recognisers, plain
+ * text; in any encoding, however broken.
  *
  * Each cue is a buffer of UTF-8 with its times, and a LycheeTextMeta where it is known who speaks.
  * A line of plain text is a cue without times, and ends in a newline. Nothing that is said is left
@@ -53,7 +53,8 @@ static GstStaticPadTemplate sink_template = GST_STATIC_PAD_TEMPLATE ("sink", GST
     GST_PAD_ALWAYS,
     GST_STATIC_CAPS ("application/x-lychee-transcript; application/x-subtitle; "
                      "application/x-subtitle-vtt; text/vtt; application/x-ass; application/x-ssa; "
-                     "application/json; text/plain; "
+                     "application/json; application/ttml+xml; "
+                     "application/x-subtitle-sami; text/plain; "
                      "text/x-raw, format = (string) { utf8, pango-markup }"));
 
 static GstStaticPadTemplate src_template = GST_STATIC_PAD_TEMPLATE (
@@ -161,7 +162,7 @@ gst_lychee_transcript_parse_class_init (GstLycheeTranscriptParseClass *klass)
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee transcript parser",
       "Codec/Parser/Subtitle",
-      "Reads transcripts (SRT, WebVTT, ASS, JSON, plain text), however broken",
+      "Reads transcripts (SRT, WebVTT, ASS, TTML, JSON, plain text), however broken",
       "The Lychee authors");
   gst_type_mark_as_plugin_api (LYCHEE_TYPE_TRANSCRIPT_FORMAT, 0);
   gst_type_mark_as_plugin_api (LYCHEE_TYPE_SPEAKER_LABELS, 0);
@@ -170,7 +171,6 @@ gst_lychee_transcript_parse_class_init (GstLycheeTranscriptParseClass *klass)
 static void
 gst_lychee_transcript_parse_init (GstLycheeTranscriptParse *self)
 {
-  self->max_reorder = DEFAULT_MAX_REORDER;
   self->hygiene = lychee_hygiene_new ();
   self->parsed = g_ptr_array_new ();
   self->clean = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
@@ -186,8 +186,8 @@ gst_lychee_transcript_parse_init (GstLycheeTranscriptParse *self)
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_transcript_parse_chain);
   gst_pad_set_event_function (self->sinkpad, gst_lychee_transcript_parse_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
-  lychee_wait_init (
-      &self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_transcript_parse_hasten);
+  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, DEFAULT_MAX_REORDER,
+      gst_lychee_transcript_parse_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_event_function (self->srcpad, gst_lychee_transcript_parse_src_event);
@@ -231,9 +231,7 @@ gst_lychee_transcript_parse_set_property (
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_REORDER:
-    GST_OBJECT_LOCK (self);
-    self->max_reorder = g_value_get_uint64 (value);
-    GST_OBJECT_UNLOCK (self);
+    lychee_wait_set_max (&self->wait, g_value_get_uint64 (value));
     break;
   default:
     if (id >= PROP_HYGIENE)
@@ -293,9 +291,7 @@ gst_lychee_transcript_parse_get_property (
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_REORDER:
-    GST_OBJECT_LOCK (self);
-    g_value_set_uint64 (value, self->max_reorder);
-    GST_OBJECT_UNLOCK (self);
+    g_value_set_uint64 (value, lychee_wait_get_max (&self->wait));
     break;
   case PROP_STATS:
     g_value_take_boxed (value, get_stats (self));

@@ -4,10 +4,8 @@
 #include <string.h>
 
 #define SEPARATOR "\n\n"
-/* While reading is behind, so many chunks are read for each piece of an answer; and so long without
- * one, in microseconds, means that it is behind no more. */
+/* While reading is behind, so many chunks are read for each piece of an answer. */
 #define CHUNKS_A_PIECE 4
-#define LONGEST_PAUSE G_USEC_PER_SEC
 
 struct _LycheeJob {
   gatomicrefcount refs;
@@ -59,6 +57,8 @@ struct _LycheeAnswerQueue {
   guint backlog;       /* chunks that wait to be read */
   guint64 n_backlogs;  /* how often that was said */
   gint64 backlog_time; /* when, monotonic */
+  gint64 patience;     /* microseconds */
+  guint64 n_pauses;
 };
 
 static LycheeJob *
@@ -113,6 +113,7 @@ lychee_answer_queue_new (GstPad *srcpad, LycheeAnswerFunc answer, gpointer user_
   queue->running = g_ptr_array_new ();
   queue->workers = g_ptr_array_new ();
   queue->max_workers = 1;
+  queue->patience = G_USEC_PER_SEC;
   queue->position = GST_CLOCK_TIME_NONE;
   return queue;
 }
@@ -418,12 +419,13 @@ yield (LycheeJob *job)
   LycheeAnswerQueue *queue = job->queue;
   guint64 until = queue->n_backlogs + CHUNKS_A_PIECE;
 
+  queue->n_pauses += queue->backlog > 0;
   while (queue->backlog > 0 && queue->n_backlogs < until &&
          !g_cancellable_is_cancelled (job->cancellable)) {
-    gint64 end = queue->backlog_time + LONGEST_PAUSE;
+    gint64 end = queue->backlog_time + queue->patience;
 
     if (!g_cond_wait_until (&queue->changed, &queue->lock, end) &&
-        queue->backlog_time + LONGEST_PAUSE <= end)
+        queue->backlog_time + queue->patience <= end)
       queue->backlog = 0;
   }
 }
@@ -600,6 +602,15 @@ lychee_answer_queue_note_backlog (LycheeAnswerQueue *queue, guint chunks)
 }
 
 void
+lychee_answer_queue_set_patience (LycheeAnswerQueue *queue, gint64 patience)
+{
+  g_mutex_lock (&queue->lock);
+  queue->patience = patience;
+  g_cond_broadcast (&queue->changed);
+  g_mutex_unlock (&queue->lock);
+}
+
+void
 lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n)
 {
   g_mutex_lock (&queue->lock);
@@ -669,6 +680,19 @@ lychee_answer_queue_release (
   g_mutex_unlock (&queue->lock);
 }
 
+void
+lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until)
+{
+  g_mutex_lock (&queue->lock);
+  for (GList *l = queue->waiting.head; l != NULL; l = l->next) {
+    LycheeJob *job = l->data;
+
+    job->until = MIN (job->until, until);
+  }
+  g_cond_broadcast (&queue->changed);
+  g_mutex_unlock (&queue->lock);
+}
+
 guint
 lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id)
 {
@@ -700,10 +724,12 @@ lychee_answer_queue_withdraw (LycheeAnswerQueue *queue, LycheeAsk *ask)
 }
 
 void
-lychee_answer_queue_count (LycheeAnswerQueue *queue, guint *waiting, guint *running)
+lychee_answer_queue_count (
+    LycheeAnswerQueue *queue, guint *waiting, guint *running, guint64 *pauses)
 {
   g_mutex_lock (&queue->lock);
   *waiting = queue->waiting.length;
   *running = queue->running->len;
+  *pauses = queue->n_pauses;
   g_mutex_unlock (&queue->lock);
 }

@@ -40,6 +40,8 @@ void lychee_answer_queue_forget_result (LycheeAnswerQueue *queue);
 /* Of a live transcript so many chunks wait to be read: as long as there are any, a piece of an
  * answer is made for some of them only. */
 void lychee_answer_queue_note_backlog (LycheeAnswerQueue *queue, guint chunks);
+/* So long without such news, in microseconds, means that none wait any more (1 s). */
+void lychee_answer_queue_set_patience (LycheeAnswerQueue *queue, gint64 patience);
 /* How many answers are made at a time. */
 void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
 
@@ -56,11 +58,15 @@ gboolean lychee_answer_queue_ask (
 typedef void (*LycheeRenewFunc) (LycheeAsk *ask, gpointer user_data);
 void lychee_answer_queue_release (
     LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);
+/* None waits longer than to @until. */
+void lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until);
 /* Ends the answers with @id, or all of them (NULL); returns how many. */
 guint lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id);
 /* Takes @ask back if its answer has not begun, without a word. */
 gboolean lychee_answer_queue_withdraw (LycheeAnswerQueue *queue, LycheeAsk *ask);
-void lychee_answer_queue_count (LycheeAnswerQueue *queue, guint *waiting, guint *running);
+/* Answers that wait and that are made, and how often one waited for the reading. */
+void lychee_answer_queue_count (
+    LycheeAnswerQueue *queue, guint *waiting, guint *running, guint64 *pauses);
 
 /* For the thread that makes the answer. */
 LycheeAsk *lychee_job_get_ask (LycheeJob *job);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The parts of lycheedecoder that need no element: how answers are written, and when summaries are
- * due. */
+/* The parts of lycheedecoder that need no element: how answers are written, when summaries are due,
+ * and how answers let the reading go first. */
 
+#include "lychee-answer-queue.h"
 #include "lychee-answer-writer.h"
 #include "lychee-rolling.h"
 
@@ -311,6 +312,178 @@ test_rolling_never (void)
       lychee_rolling_advance (&rolling, GST_SECOND * 3600, GST_SECOND * 3600, 1000000, &from, &to));
 }
 
+/* An answer without an end, and how far it is. */
+typedef struct {
+  LycheeAnswerQueue *queue;
+  GstPad *src, *sink;
+  GMutex lock;
+  GCond changed;
+  guint n_pieces;
+  gboolean over;
+} Endless;
+
+static Endless endless;
+
+static void
+make_pieces (LycheeJob *job, gpointer user_data)
+{
+  while (lychee_job_goes_on (job)) {
+    g_mutex_lock (&endless.lock);
+    endless.n_pieces++;
+    g_cond_broadcast (&endless.changed);
+    g_mutex_unlock (&endless.lock);
+    lychee_job_put (job, gst_buffer_new_memdup ("x", 1));
+  }
+  lychee_job_end (job);
+  g_mutex_lock (&endless.lock);
+  endless.over = TRUE;
+  g_cond_broadcast (&endless.changed);
+  g_mutex_unlock (&endless.lock);
+}
+
+static gboolean
+activate (GstPad *pad, GstObject *parent, GstPadMode mode, gboolean active)
+{
+  return lychee_answer_queue_set_active (endless.queue, active);
+}
+
+static GstFlowReturn
+take_piece (GstPad *pad, GstObject *parent, GstBuffer *buffer)
+{
+  gst_buffer_unref (buffer);
+  return GST_FLOW_OK;
+}
+
+static void
+endless_begin (void)
+{
+  g_autoptr (LycheeAsk) ask = lychee_ask_new (LYCHEE_ASK_QUESTION, lychee_question_new ("What?"));
+  GstCaps *caps = gst_caps_new_empty_simple ("text/x-raw");
+  GstSegment segment;
+
+  endless = (Endless){ .src = gst_pad_new ("src", GST_PAD_SRC),
+    .sink = gst_pad_new ("sink", GST_PAD_SINK) };
+  g_mutex_init (&endless.lock);
+  g_cond_init (&endless.changed);
+  endless.queue = lychee_answer_queue_new (endless.src, make_pieces, NULL);
+  gst_pad_set_activatemode_function (endless.src, activate);
+  gst_pad_set_chain_function (endless.sink, take_piece);
+  g_assert_cmpint (gst_pad_link (endless.src, endless.sink), ==, GST_PAD_LINK_OK);
+  gst_pad_set_active (endless.sink, TRUE);
+  gst_pad_set_active (endless.src, TRUE);
+  lychee_answer_queue_set_playing (endless.queue, TRUE);
+  gst_segment_init (&segment, GST_FORMAT_TIME);
+  lychee_answer_queue_push_event (endless.queue, gst_event_new_stream_start ("x"));
+  lychee_answer_queue_push_event (endless.queue, gst_event_new_caps (caps));
+  lychee_answer_queue_push_event (endless.queue, gst_event_new_segment (&segment));
+  gst_caps_unref (caps);
+  g_assert_true (lychee_answer_queue_ask (endless.queue, ask, FALSE, 0));
+}
+
+static void
+endless_end (void)
+{
+  gst_pad_set_active (endless.src, FALSE);
+  gst_pad_set_active (endless.sink, FALSE);
+  lychee_answer_queue_free (endless.queue);
+  gst_object_unref (endless.src);
+  gst_object_unref (endless.sink);
+  g_mutex_clear (&endless.lock);
+  g_cond_clear (&endless.changed);
+}
+
+#define TIMEOUT (60 * G_USEC_PER_SEC)
+#define A_DAY (24 * 60 * 60 * (gint64) G_USEC_PER_SEC)
+
+static void
+wait_pieces (guint n)
+{
+  gint64 until = g_get_monotonic_time () + TIMEOUT;
+
+  g_mutex_lock (&endless.lock);
+  while (endless.n_pieces < n)
+    g_assert_true (g_cond_wait_until (&endless.changed, &endless.lock, until));
+  g_mutex_unlock (&endless.lock);
+}
+
+static guint
+count_pieces (void)
+{
+  guint n;
+
+  g_mutex_lock (&endless.lock);
+  n = endless.n_pieces;
+  g_mutex_unlock (&endless.lock);
+  return n;
+}
+
+static guint64
+count_pauses (void)
+{
+  guint waiting, running;
+  guint64 pauses;
+
+  lychee_answer_queue_count (endless.queue, &waiting, &running, &pauses);
+  return pauses;
+}
+
+static void
+wait_pauses (guint64 n)
+{
+  gint64 until = g_get_monotonic_time () + TIMEOUT;
+
+  while (count_pauses () < n) {
+    g_assert_cmpint (g_get_monotonic_time (), <, until);
+    g_thread_yield ();
+  }
+}
+
+/* While chunks wait, one piece for four of them; where none do, or nothing is heard of them for too
+ * long, as many as there are. */
+static void
+test_backlog (void)
+{
+  guint n, pauses;
+
+  endless_begin ();
+  lychee_answer_queue_set_patience (endless.queue, A_DAY);
+  wait_pieces (5);
+  g_assert_cmpuint (count_pauses (), ==, 0);
+  lychee_answer_queue_note_backlog (endless.queue, 9);
+  wait_pauses (1);
+  n = count_pieces ();
+  for (guint i = 1; i < 6; i++) {
+    for (guint j = 0; j < 3; j++)
+      lychee_answer_queue_note_backlog (endless.queue, 9);
+    g_assert_cmpuint (count_pieces (), ==, n);
+    lychee_answer_queue_note_backlog (endless.queue, 9);
+    wait_pauses (i + 1);
+    g_assert_cmpuint (count_pieces (), ==, ++n);
+  }
+  lychee_answer_queue_note_backlog (endless.queue, 0);
+  wait_pieces (n + 10);
+  g_assert_cmpuint (count_pauses (), ==, 6);
+
+  /* Nothing is heard. */
+  lychee_answer_queue_note_backlog (endless.queue, 9);
+  wait_pauses (7);
+  n = count_pieces ();
+  lychee_answer_queue_set_patience (endless.queue, 1);
+  wait_pieces (n + 10);
+
+  /* Cancelled meanwhile. */
+  lychee_answer_queue_set_patience (endless.queue, A_DAY);
+  pauses = count_pauses ();
+  lychee_answer_queue_note_backlog (endless.queue, 9);
+  wait_pauses (pauses + 1);
+  g_assert_cmpuint (lychee_answer_queue_cancel (endless.queue, NULL), ==, 1);
+  g_mutex_lock (&endless.lock);
+  while (!endless.over)
+    g_cond_wait (&endless.changed, &endless.lock);
+  g_mutex_unlock (&endless.lock);
+  endless_end ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -327,6 +500,7 @@ main (int argc, char **argv)
 
     g_test_add_data_func (name, &marks[i], test_marks);
   }
+  g_test_add_func ("/answers/backlog", test_backlog);
   g_test_add_func ("/answers/json", test_json);
   g_test_add_func ("/answers/json/numbers", test_json_numbers);
   g_test_add_func ("/answers/rolling/interval", test_rolling_interval);

@@ -243,7 +243,13 @@ test_hostile (gconstpointer data)
     g_autoptr (GError) error = NULL;
 
     g_assert_null (lychee_model_new_from_file (cut, &error));
-    g_assert_nonnull (error);
+    if (n < 4) {
+      g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_FORMAT);
+    } else {
+      g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_TRUNCATED);
+      g_assert_nonnull (strstr (error->message, "get it again"));
+    }
+    g_assert_null (strchr (error->message, '\n'));
   }
   for (guint i = 0; i < 300; i++) {
     /* Keys and the tensor table lie around the vocabulary. */
@@ -546,6 +552,7 @@ test_split_broken (void)
     g_assert_null (lychee_model_new_from_file (first, &error));
     g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_OPEN);
     g_assert_nonnull (strstr (error->message, third));
+    g_assert_nonnull (strstr (error->message, "Part 3 of 3 is not beside"));
   }
   /* One is cut. */
   g_assert_true (g_file_set_contents (third, part, size - 100, NULL));
@@ -555,6 +562,7 @@ test_split_broken (void)
     g_assert_null (lychee_model_new_from_file (first, &error));
     g_assert_error (error, LYCHEE_MODEL_ERROR, LYCHEE_MODEL_ERROR_TRUNCATED);
     g_assert_nonnull (strstr (error->message, third));
+    g_assert_nonnull (strstr (error->message, "get it again"));
   }
   /* One is no part, or has too few tensors. */
   stranger = lychee_tiny_model_write (&other, dir, "many-00003-of-00003.gguf");

@@ -188,8 +188,8 @@ say_late (Chain *chain)
   gst_harness_set_live (chain->harness, TRUE);
   gst_harness_set_src_caps_str (chain->harness, TEST_TEXT_CAPS);
   for (guint i = 0; i < 30; i++) {
-    gst_harness_set_time (chain->harness, (i + (i < 10 ? 1 : i < 20 ? 10 : 11)) * GST_SECOND);
-    test_chain_say_much (chain, i >= 20 ? i + 10 : i, 1);
+    gst_harness_set_time (chain->harness, (i + (i < 10 ? 1 : i < 20 ? 15 : 16)) * GST_SECOND);
+    test_chain_say_much (chain, i >= 20 ? i + 15 : i, 1);
   }
   end (chain);
 }

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #define MODEL_FILE "DIR/cuda.gguf"
-#define SHORT_FILE "DIR/cuda-short.gguf" /* the transcript is longer than what it was trained for  \
-                                          */
+#define SHORT_FILE                                                                                 \
+  "DIR/cuda-short.gguf" /* the transcript is longer than what it was trained for                   \
+                         */
 #define SHORT_CONTEXT 256
 #define SMALL_FILE "DIR/cuda-small.gguf" /* its heads are not a device's */
 #define MIXED_OF(file, indexer, between, decoder)                                                  \

@@ -461,65 +461,6 @@ test_cut (void)
   test_chain_clear (&chain);
 }
 
-typedef struct {
-  const char *const *cues; /* [3], of four seconds each */
-  guint second;            /* sought */
-} CutInCue;
-
-/* Says the cues from cue @first on, and ends them. */
-static void
-say_cues (Chain *chain, const char *const *cues, guint first)
-{
-  for (guint i = first; i < 3; i++)
-    g_assert_cmpint (gst_harness_push (chain->harness,
-                         test_text_buffer (cues[i], -1, 4 * i * GST_SECOND, 4 * GST_SECOND)),
-        ==, GST_FLOW_OK);
-  g_assert_true (gst_harness_push_event (
-      chain->harness, gst_event_new_gap (12 * GST_SECOND, GST_CLOCK_TIME_NONE)));
-}
-
-/* The text of all that was read; without white space, which depends on where a stream begins. */
-static char *
-pull_read_text (Chain *chain)
-{
-  g_autoptr (GString) text = g_string_new (NULL);
-  g_autoptr (LycheeCache) cache = NULL;
-  GstBuffer *buffer;
-  LycheeChunk *chunk;
-
-  while ((buffer = gst_harness_try_pull (chain->harness)) != NULL) {
-    g_set_object (&cache, test_kv_meta (buffer)->cache);
-    gst_buffer_unref (buffer);
-  }
-  for (guint i = 0; (chunk = lychee_cache_get_chunk (cache, i, NULL)) != NULL; i++) {
-    for (const char *at = chunk->text; *at != '\0'; at++)
-      if (!g_ascii_isspace (*at))
-        g_string_append_c (text, *at);
-    lychee_chunk_unref (chunk);
-  }
-  return g_string_free (g_steal_pointer (&text), FALSE);
-}
-
-/* A seek into the middle of a cue has all of it said again, and it is read once. */
-static void
-test_cut_in_cue (gconstpointer data)
-{
-  const CutInCue *cut = data;
-  g_autofree char *expected = NULL;
-  g_autofree char *text = NULL;
-  Chain chain;
-
-  test_chain_init (&chain, CHAIN, TEST_TEXT_CAPS);
-  say_cues (&chain, cut->cues, 0);
-  expected = pull_read_text (&chain);
-  test_chain_flush (&chain);
-  test_chain_segment (&chain, cut->second * GST_SECOND);
-  say_cues (&chain, cut->cues, cut->second / 4);
-  text = pull_read_text (&chain);
-  g_assert_cmpstr (text, ==, expected);
-  test_chain_clear (&chain);
-}
-
 /* What happens when no more fits is chosen. */
 static void
 test_overflow_error (void)
@@ -653,24 +594,6 @@ test_allocator (gconstpointer data)
 static void
 add_tests (void)
 {
-  static const char *const sentences[] = {
-    "The first of us says that the harvest was late this year.",
-    "The second one answers that the rain came when nobody wanted it.",
-    "Then the third has to go, and asks for the minutes to be sent.",
-  };
-  /* As recognisers give it: chunks lie over two cues. */
-  static const char *const speech[] = { "the first of us says that the harvest", "no",
-    "and then the third has to go" };
-  static const guint seconds[] = { 4, 5, 7, 8, 11 };
-
-  for (guint i = 0; i < 2 * G_N_ELEMENTS (seconds); i++) {
-    static CutInCue cuts[2 * G_N_ELEMENTS (seconds)];
-    g_autofree char *name = g_strdup_printf (
-        "/indexer/cut-in-cue/%s/%u", i % 2 ? "speech" : "sentences", seconds[i / 2]);
-
-    cuts[i] = (CutInCue){ i % 2 ? speech : sentences, seconds[i / 2] };
-    g_test_add_data_func (name, &cuts[i], test_cut_in_cue);
-  }
   g_test_add_data_func ("/indexer/caps/views", "(memory:LycheeKV)", test_caps);
   g_test_add_data_func ("/indexer/caps/plain", NULL, test_caps);
   g_test_add_func ("/indexer/views", test_views);

@@ -192,6 +192,53 @@ test_warning (void)
   test_chain_clear (&chain);
 }
 
+/* What of broken JSON can be read is read, with a warning; else that is an error. JSON without
+ * words is neither. */
+static void
+test_broken_json (void)
+{
+  static const struct {
+    const char *json;
+    const char *cues;
+    const char *warning;
+    const char *error;
+  } cases[] = {
+    { "{\"segments\": [\n{\"start\": 1.5, \"end\": 2.5, \"text\": \"One.\"},\n{\"sta",
+        "1+1 |One.\n", "broken at line 3, character 6: it ends here", NULL },
+    { "{\"segments\": [\n{\"sta", "", NULL, "JSON that is broken at line 2, character 6" },
+    { "[]", "", NULL, NULL },
+    { "{\"text\": \"\", \"segments\": []}\n", "", NULL, NULL },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {
+    Chain chain;
+    GstMessage *message;
+    g_autofree char *cues = NULL;
+
+    start_bytes (&chain, NULL);
+    push_bytes (&chain, cases[i].json, strlen (cases[i].json), 7);
+    g_assert_true (gst_harness_push_event (chain.harness, gst_event_new_eos ()));
+    cues = describe_pulled (chain.harness);
+    g_assert_cmpstr (cues, ==, cases[i].cues);
+    message = test_pop (chain.bus, GST_MESSAGE_WARNING | GST_MESSAGE_ERROR);
+    if (cases[i].error != NULL) {
+      test_assert_error (message, GST_STREAM_ERROR, GST_STREAM_ERROR_DECODE, cases[i].error);
+    } else if (cases[i].warning != NULL) {
+      GError *error = NULL;
+
+      g_assert_nonnull (message);
+      g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, GST_MESSAGE_WARNING);
+      gst_message_parse_warning (message, &error, NULL);
+      g_assert_nonnull (strstr (error->message, cases[i].warning));
+      g_error_free (error);
+      gst_message_unref (message);
+    } else {
+      g_assert_null (message);
+    }
+    test_chain_clear (&chain);
+  }
+}
+
 static void
 push_event (Chain *chain, const char *structure)
 {
@@ -454,6 +501,7 @@ add_tests (void)
   g_test_add_func ("/transcriptparse/flush", test_flush);
   g_test_add_func ("/transcriptparse/text", test_text);
   g_test_add_func ("/transcriptparse/warning", test_warning);
+  g_test_add_func ("/transcriptparse/broken-json", test_broken_json);
   g_test_add_func ("/transcriptparse/recogniser", test_recogniser);
   g_test_add_func ("/transcriptparse/pango-markup", test_pango_markup);
   g_test_add_func ("/transcriptparse/dialogue", test_dialogue);

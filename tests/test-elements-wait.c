@@ -362,6 +362,65 @@ test_latency_changed (gconstpointer data)
   test_chain_clear (&chain);
 }
 
+#define NOT_SAID G_MAXUINT64
+
+/* Says a cue that ends at @end when the clock shows @now, in milliseconds, and has it read at once.
+ * How far behind the reading says it is, in milliseconds. */
+static guint64
+read_at (Live *live, guint end, guint now)
+{
+  guint64 behind = NOT_SAID;
+  GstMessage *message;
+
+  g_assert_true (gst_harness_set_time (live->chain.harness, now * GST_MSECOND));
+  g_assert_cmpint (
+      gst_harness_push (live->chain.harness, test_text_buffer ("This is a line of the talk.", -1,
+                                                 (end - 1000) * GST_MSECOND, GST_SECOND)),
+      ==, GST_FLOW_OK);
+  g_assert_true (gst_harness_push_event (
+      live->chain.harness, gst_event_new_gap (end * GST_MSECOND, GST_CLOCK_TIME_NONE)));
+  while ((message = test_pop (live->chain.bus, GST_MESSAGE_ELEMENT)) != NULL) {
+    if (gst_message_has_name (message, "lychee-behind"))
+      g_assert_true (
+          gst_structure_get_uint64 (gst_message_get_structure (message), "behind", &behind));
+    gst_message_unref (message);
+  }
+  return behind == NOT_SAID ? behind : behind / GST_MSECOND;
+}
+
+/* What was said in the latency, that words wait for others, is not behind; and where that changes,
+ * the figure does. */
+static void
+test_behind (void)
+{
+  const guint wait = 300 + 500 + 5000;
+  GstElement *chunker;
+  Live live;
+
+  test_chain_init_without_caps (&live.chain,
+      "lycheetokenizer model=MODEL ! lycheechunker name=e detector=structure ! lycheeindexer");
+  gst_harness_use_testclock (live.chain.harness);
+  gst_harness_set_live (live.chain.harness, TRUE);
+  gst_harness_set_upstream_latency (live.chain.harness, 300 * GST_MSECOND);
+  gst_harness_set_src_caps_str (live.chain.harness, TEST_TEXT_CAPS);
+  live.clock = gst_harness_get_testclock (live.chain.harness);
+
+  g_assert_cmpuint (read_at (&live, 1000, 1000), ==, NOT_SAID);
+  g_assert_cmpuint (read_at (&live, 2000, 2000 + wait), ==, NOT_SAID);
+  g_assert_cmpuint (read_at (&live, 10000, 10000 + wait + 4999), ==, NOT_SAID);
+  g_assert_cmpuint (read_at (&live, 20000, 20000 + wait + 5001), ==, 5001);
+  g_assert_cmpuint (read_at (&live, 30000, 30000 + wait + 2499), ==, 2499);
+
+  chunker = test_chain_get (&live.chain, "e");
+  g_object_set (chunker, "max-wait", GST_SECOND, NULL);
+  gst_object_unref (chunker);
+  /* As a pipeline does whose application takes note of LATENCY messages. */
+  gst_harness_push_upstream_event (live.chain.harness, gst_event_new_latency (0));
+  g_assert_cmpuint (read_at (&live, 40000, 40000 + wait - 4000 + 4999), ==, NOT_SAID);
+  g_assert_cmpuint (read_at (&live, 50000, 50000 + wait - 4000 + 5001), ==, 5001);
+  stop (&live);
+}
+
 static void
 add_tests (void)
 {
@@ -380,6 +439,7 @@ add_tests (void)
     g_test_add_data_func (name, &latency_cases[i], test_latency);
     g_free (name);
   }
+  g_test_add_func ("/wait/behind", test_behind);
   g_test_add_data_func ("/wait/latency-changed/chunker", CHUNKER, test_latency_changed);
   g_test_add_data_func ("/wait/latency-changed/tokenizer", TOKENIZER, test_latency_changed);
 }

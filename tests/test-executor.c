@@ -1,55 +1,61 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* When an executor keeps to one thread. */
+/* How many threads an executor uses, and turns. */
 
+#include "lychee-contention.h"
 #include "lychee-executor.h"
+
+#define MS (G_USEC_PER_SEC / 1000)
 
 static void
 test_calm (void)
 {
   LycheeContention c = { 0 };
 
-  /* Now and then a preemption, as on any machine. */
+  /* Now and then a thread is off its core, in short passes and in long ones. */
   for (guint i = 0; i < 1000; i++) {
-    g_assert_false (lychee_contention_is_alone (&c));
-    lychee_contention_note (&c, i % 4 == 0 ? 10 : i % 3);
+    gint64 time = i % 10 == 9 ? 2000 * MS : 10 * MS;
+
+    g_assert_cmpuint (lychee_contention_get_n_threads (&c, 2), ==, 2);
+    lychee_contention_note (&c, 2, time, i % 7 ? time / 4 : time / 2);
   }
 }
 
-/* Passes until it is no longer alone. */
-static guint
+/* Time computed on one thread, in passes of 20 ms on a machine that has other things to do. */
+static gint64
 run_alone (LycheeContention *c)
 {
-  guint n = 0;
+  gint64 time = 0;
 
-  while (lychee_contention_is_alone (c)) {
-    lychee_contention_note (c, 10);
-    g_assert_cmpuint (n++, <, 10000);
+  while (lychee_contention_get_n_threads (c, 2) == 1) {
+    lychee_contention_note (c, 2, 20 * MS, 5 * MS);
+    g_assert_cmpint (time += 20 * MS, <, 1000 * G_USEC_PER_SEC);
   }
-  return n;
+  return time;
 }
 
 static void
 test_busy (void)
 {
   LycheeContention c = { 0 };
-  guint first, again, n = 0;
+  gint64 time = 0, first, again;
 
-  while (!lychee_contention_is_alone (&c)) {
-    lychee_contention_note (&c, 10);
-    n++;
+  while (lychee_contention_get_n_threads (&c, 2) == 2) {
+    lychee_contention_note (&c, 2, 40 * MS, 25 * MS);
+    g_assert_cmpint (time += 40 * MS, <=, 200 * MS);
   }
-  g_assert_cmpuint (n, <=, 4);
   first = run_alone (&c);
-  /* One trial; it is still busy: a longer pause, but never without an end. */
-  lychee_contention_note (&c, 10);
-  g_assert_true (lychee_contention_is_alone (&c));
+  /* One trial; it is still busy: a longer pause, but never so long that nobody notices calm. */
+  lychee_contention_note (&c, 2, 240 * MS, 250 * MS);
+  g_assert_cmpuint (lychee_contention_get_n_threads (&c, 2), ==, 1);
   again = run_alone (&c);
-  g_assert_cmpuint (again, ==, 2 * first);
+  g_assert_cmpint (again, >=, 2 * first);
   for (guint i = 0; i < 20; i++) {
-    lychee_contention_note (&c, 10);
-    g_assert_cmpuint (run_alone (&c), <=, 1000);
+    lychee_contention_note (&c, 2, 240 * MS, 250 * MS);
+    again = run_alone (&c);
+    g_assert_cmpint (again, <=, 5 * G_USEC_PER_SEC);
   }
+  g_assert_cmpint (again, >=, 15 * 240 * MS);
 }
 
 static void
@@ -58,17 +64,42 @@ test_calm_again (void)
   LycheeContention c = { 0 };
 
   for (guint i = 0; i < 6; i++) {
-    lychee_contention_note (&c, 10);
+    lychee_contention_note (&c, 2, 240 * MS, 250 * MS);
     run_alone (&c);
   }
   for (guint i = 0; i < 20; i++) {
-    g_assert_false (lychee_contention_is_alone (&c));
-    lychee_contention_note (&c, 2);
+    g_assert_cmpuint (lychee_contention_get_n_threads (&c, 2), ==, 2);
+    lychee_contention_note (&c, 2, 10 * MS, 0);
   }
   /* What was is forgotten: the next pause is a short one. */
-  while (!lychee_contention_is_alone (&c))
-    lychee_contention_note (&c, 10);
-  g_assert_cmpuint (run_alone (&c), <=, 16);
+  while (lychee_contention_get_n_threads (&c, 2) == 2)
+    lychee_contention_note (&c, 2, 40 * MS, 25 * MS);
+  g_assert_cmpint (run_alone (&c), <=, 300 * MS);
+}
+
+/* Of many threads, one that has to wait costs a few, not all others. */
+static void
+test_many (void)
+{
+  static const guint steps[] = { 16, 12, 9, 6, 4, 3, 2, 1, 1 };
+  LycheeContention c = { 0 };
+  guint n;
+
+  for (guint i = 0; i + 1 < G_N_ELEMENTS (steps); i++) {
+    n = lychee_contention_get_n_threads (&c, 16);
+    g_assert_cmpuint (n, ==, steps[i]);
+    lychee_contention_note (&c, 16, 240 * MS, 200 * MS);
+  }
+
+  /* And back, step by step. */
+  for (gint64 time = 0; (n = lychee_contention_get_n_threads (&c, 16)) < 16; time += 10 * MS) {
+    lychee_contention_note (&c, 16, 10 * MS, 0);
+    g_assert_cmpuint (lychee_contention_get_n_threads (&c, 16), >=, n);
+    g_assert_cmpint (time, <, 10 * G_USEC_PER_SEC);
+  }
+  /* A seventh of the time, of one of them: not worth a step. */
+  lychee_contention_note (&c, 16, 240 * MS, 35 * MS);
+  g_assert_cmpuint (lychee_contention_get_n_threads (&c, 16), ==, 16);
 }
 
 static void
@@ -152,6 +183,7 @@ main (int argc, char **argv)
   g_test_add_func ("/executor/calm", test_calm);
   g_test_add_func ("/executor/busy", test_busy);
   g_test_add_func ("/executor/calm-again", test_calm_again);
+  g_test_add_func ("/executor/many", test_many);
   g_test_add_func ("/executor/shared", test_shared);
   g_test_add_func ("/executor/environment", test_environment);
   g_test_add_func ("/executor/cancel", test_cancel);

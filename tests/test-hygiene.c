@@ -77,6 +77,18 @@ static const Case cases[] = {
       "0.000-0.900 SPEAKER_01|SPEAKER_01: a\n1.000-1.900 Speaker 2|Speaker 2: b\n"
       "2.000-2.900 Speaker 2|[Music]\n3.000-3.900 Ann|Ann: c\n4.000-4.900 SPEAKER_00|SPEAKER_00: "
       "d\n" },
+  { "speakers/names-in-brackets", NULL, NONE,
+      "0 900 [Ann] a\n1000 1900 [Bob Lee] b|[Ann] c\n2000 2900 [Laughter]\n"
+      "3000 3900 [Laughter] [Ann] d\n4000 4900 [Cat] e\n5000 5900 [Music] f\n",
+      "0.000-0.900 |[Ann] a\n1.000-1.900 |[Bob Lee] b/[Ann] c\n2.000-2.900 |[Laughter]\n"
+      "3.000-3.900 |[Laughter] [Ann] d\n4.000-4.900 Cat|Cat: e\n5.000-5.900 Cat|[Music] f\n" },
+  { "speakers/sounds-in-brackets", NULL, NONE,
+      "0 900 [Applause] a\n1000 1900 [Music] b\n2000 2900 [Thunder] c\n3000 3900 [Thunder] d\n"
+      "4000 4900 [Ann sighs] e\n5000 5900 [Thunder] f\n",
+      "0.000-0.900 |[Applause] a\n1.000-1.900 |[Music] b\n2.000-2.900 |[Thunder] c\n"
+      "3.000-3.900 |[Thunder] d\n4.000-4.900 |[Ann sighs] e\n5.000-5.900 |[Thunder] f\n" },
+  { "speakers/turn-and-brackets", NULL, NONE, "0 900 >> [Ann] a\n1000 1900 >> [Bob]: b\n",
+      "0.000-0.900 >>|>> [Ann] a\n1.000-1.900 Bob|Bob: b\n" },
   { "speakers/dialogue", NULL, NONE, "0 900 - Ann: a|- Bob: b\n",
       "0.000-0.900 Ann|Ann: a\n"
       "0.000-0.900 Bob|Bob: b\n" },

@@ -16,6 +16,9 @@ typedef struct {
 #define LLAMA3 LYCHEE_PRETOKENIZER_LLAMA3
 #define QWEN2 LYCHEE_PRETOKENIZER_QWEN2
 #define QWEN35 LYCHEE_PRETOKENIZER_QWEN35
+#define SEED_CODER LYCHEE_PRETOKENIZER_SEED_CODER
+#define MINICPM5 LYCHEE_PRETOKENIZER_MINICPM5
+#define DEEPSEEK_CODER LYCHEE_PRETOKENIZER_DEEPSEEK_CODER
 #define GPT4O LYCHEE_PRETOKENIZER_GPT4O
 #define TEKKEN LYCHEE_PRETOKENIZER_TEKKEN
 
@@ -72,6 +75,16 @@ static const Case cases[] = {
   { "tekken/no-contraction", TEKKEN, "don|'t| I|'LL|1|2|3" },
   { "tekken/case", TEKKEN, "get|Name|HTTPServer\u65e5\u672c|AB\u65e5|AB" },
   { "qwen35/mark-in-word", QWEN35, "\u0939\u093f\u0928| \u0301|!" },
+  { "seed-coder/newlines", SEED_CODER, "a|,|\n\n|b| !|\r\n|'|\n|1|2" },
+  { "minicpm5/numbers", MINICPM5, "in| |202|6|a|1\u00bd" },
+  { "minicpm5/spaces-before-number", MINICPM5, "a|   |1|   | b|\n|  |7" },
+  { "minicpm5/words", MINICPM5, "I|'M|(a|,\n\n|b|'r|1|'s" },
+  { "deepseek-coder/sentence", DEEPSEEK_CODER, "Hello|,| world|!|\n|\r| Bye" },
+  { "deepseek-coder/spaces", DEEPSEEK_CODER, "a|  | b|\t.|  | ...| |1|2|   |\n| x|  " },
+  { "deepseek-coder/rest", DEEPSEEK_CODER, "a| +| b|$|x| |1|= |2|  ~|e|\u0301|a" },
+  { "deepseek-coder/eastern", DEEPSEEK_CODER,
+      "ab|\u65e5\u672c|c| |\uc5ec\uae30|\u3002\u300c|.| |\u3001|\u3000\u65e5| "
+      "|\u0939|\u093f|\u0967" },
 };
 
 /* The words of @text, with a | between them. */
@@ -183,10 +196,10 @@ append_matches (GString *words, const char *pattern, const char *text, gsize len
 #define GPT2_REGEX                                                                                 \
   "(*UTF)(*UCP)'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE    \
   "]+(?![^" SPACE "])|[" SPACE "]+"
-#define LLAMA3_REGEX(letter, number)                                                               \
+#define LLAMA3_REGEX(letter, number, newlines)                                                     \
   "(*UTF)(*UCP)'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\\r\\n\\p{L}\\p{N}]?"       \
-  "[" letter "]+|" number "| ?[^" SPACE letter "\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE   \
-  "]+(?![^" SPACE "])|[" SPACE "]+"
+  "[" letter "]+|" number "| ?[^" SPACE letter "\\p{N}]+" newlines "|[" SPACE                      \
+  "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -195,12 +208,61 @@ append_matches (GString *words, const char *pattern, const char *text, gsize len
   "+" LOWER "*" end "|" number "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n/]*|[" SPACE                    \
   "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
 
+/* Splits @words where @pattern matches; what matches is a word, too. */
+static void
+isolate (GPtrArray **words, const char *pattern)
+{
+  g_autoptr (GPtrArray) from = g_steal_pointer (words);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GRegex) regex = g_regex_new (pattern, 0, 0, &error);
+
+  g_assert_no_error (error);
+  *words = g_ptr_array_new_with_free_func (g_free);
+  for (guint i = 0; i < from->len; i++) {
+    const char *word = from->pdata[i];
+    g_autoptr (GMatchInfo) match = NULL;
+    int done = 0, begin, end;
+
+    for (g_regex_match (regex, word, 0, &match); g_match_info_matches (match);
+         g_match_info_next (match, &error), done = end) {
+      g_match_info_fetch_pos (match, 0, &begin, &end);
+      if (begin > done)
+        g_ptr_array_add (*words, g_strndup (word + done, begin - done));
+      g_ptr_array_add (*words, g_strndup (word + begin, end - begin));
+    }
+    g_assert_no_error (error);
+    if (word[done])
+      g_ptr_array_add (*words, g_strdup (word + done));
+  }
+}
+
+static char *
+cut_in_turn (const char *const *patterns, const char *text)
+{
+  g_autoptr (GPtrArray) words = g_ptr_array_new_with_free_func (g_free);
+
+  g_ptr_array_add (words, g_strdup (text));
+  for (; *patterns; patterns++)
+    isolate (&words, *patterns);
+  g_ptr_array_add (words, NULL);
+  return g_strjoinv ("|", (char **) words->pdata);
+}
+
 static char *
 cut_by_regex (LycheePretokenizerKind kind, const char *text, gsize length)
 {
-  GString *words = g_string_new (NULL);
+  static const char *const minicpm5[] = { "(*UTF)(*UCP)\\p{N}{1,3}",
+    LLAMA3_REGEX ("\\p{L}", "\\p{N}+", "[\\r\\n]*"), NULL };
+  static const char *const deepseek_coder[] = { "(*UTF)[\\r\\n]", "(*UTF)(*UCP)[" SPACE "]?\\p{L}+",
+    "(*UTF)(*UCP)[" SPACE "]?\\p{P}+",
+    "(*UTF)[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "(*UTF)(*UCP)\\p{N}",
+    NULL };
+  GString *words;
   const char *start = text;
 
+  if (kind == LYCHEE_PRETOKENIZER_MINICPM5 || kind == LYCHEE_PRETOKENIZER_DEEPSEEK_CODER)
+    return cut_in_turn (kind == LYCHEE_PRETOKENIZER_MINICPM5 ? minicpm5 : deepseek_coder, text);
+  words = g_string_new (NULL);
   switch (kind) {
   case LYCHEE_PRETOKENIZER_GPT2:
     append_matches (words, GPT2_REGEX, text, length);
@@ -223,13 +285,16 @@ cut_by_regex (LycheePretokenizerKind kind, const char *text, gsize length)
     }
     break;
   case LYCHEE_PRETOKENIZER_LLAMA3:
-    append_matches (words, LLAMA3_REGEX ("\\p{L}", "\\p{N}{1,3}"), text, length);
+    append_matches (words, LLAMA3_REGEX ("\\p{L}", "\\p{N}{1,3}", "[\\r\\n]*"), text, length);
     break;
   case LYCHEE_PRETOKENIZER_QWEN2:
-    append_matches (words, LLAMA3_REGEX ("\\p{L}", "\\p{N}"), text, length);
+    append_matches (words, LLAMA3_REGEX ("\\p{L}", "\\p{N}", "[\\r\\n]*"), text, length);
     break;
   case LYCHEE_PRETOKENIZER_QWEN35:
-    append_matches (words, LLAMA3_REGEX ("\\p{L}\\p{M}", "\\p{N}"), text, length);
+    append_matches (words, LLAMA3_REGEX ("\\p{L}\\p{M}", "\\p{N}", "[\\r\\n]*"), text, length);
+    break;
+  case LYCHEE_PRETOKENIZER_SEED_CODER:
+    append_matches (words, LLAMA3_REGEX ("\\p{L}", "\\p{N}", ""), text, length);
     break;
   case LYCHEE_PRETOKENIZER_GPT4O:
     append_matches (words,
@@ -239,6 +304,9 @@ cut_by_regex (LycheePretokenizerKind kind, const char *text, gsize length)
   case LYCHEE_PRETOKENIZER_TEKKEN:
     append_matches (words, GPT4O_REGEX ("", "\\p{N}"), text, length);
     break;
+  case LYCHEE_PRETOKENIZER_MINICPM5:
+  case LYCHEE_PRETOKENIZER_DEEPSEEK_CODER:
+    g_assert_not_reached ();
   }
   return g_string_free (words, FALSE);
 }
@@ -291,8 +359,8 @@ test_classes (gconstpointer data)
 int
 main (int argc, char *argv[])
 {
-  static const char *const kinds[] = { "gpt2", "smollm", "llama3", "qwen2", "qwen35", "gpt4o",
-    "tekken" };
+  static const char *const kinds[] = { "gpt2", "smollm", "llama3", "qwen2", "qwen35", "seed-coder",
+    "minicpm5", "deepseek-coder", "gpt4o", "tekken" };
 
   g_test_init (&argc, &argv, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++) {

@@ -3,6 +3,7 @@
 /* Sessions on the disk: what is loaded goes on as if nothing had been; what was cut short or
  * altered is refused. And forks of sessions. */
 
+#include "lychee-chunk-private.h"
 #include "lychee-file.h"
 #include "lychee-forward.h"
 #include "session-fixture.h"
@@ -42,13 +43,15 @@ read_chunks (LycheeSession *session, guint first, guint n)
   for (guint i = first; i < first + n; i++) {
     gint32 ids[12];
     g_autofree char *text = g_strdup_printf ("words %u", i);
+    const LycheeChunkPart part = { i * SECOND + SECOND / 2, 6, 5 };
     g_autoptr (LycheeChunk) chunk = NULL;
     g_autoptr (GError) error = NULL;
 
     for (guint j = 0; j < G_N_ELEMENTS (ids); j++)
       ids[j] = (i * 37 + j * 11) % 200 + 3;
-    chunk = lychee_chunk_new (ids, G_N_ELEMENTS (ids), text, i % 3 ? "Ann" : NULL, i * SECOND,
-        i % 5 ? SECOND : LYCHEE_TIME_NONE, LYCHEE_BOUNDARY_WORD, i / 100.0, i);
+    chunk =
+        lychee_chunk_new_in_parts (ids, G_N_ELEMENTS (ids), text, i % 3 ? "Ann" : NULL, i * SECOND,
+            i % 5 ? SECOND : LYCHEE_TIME_NONE, LYCHEE_BOUNDARY_WORD, i / 100.0, i, &part, i % 2);
     lychee_session_append (session, chunk, NULL, &error);
     g_assert_no_error (error);
   }
@@ -97,7 +100,7 @@ assert_same (LycheeSession *a, LycheeSession *b)
   assert_same_logits (a, b, TRUE);
   g_assert_cmpuint (lychee_cache_get_n_chunks (cache[0]), ==, lychee_cache_get_n_chunks (cache[1]));
   for (guint i = 0; i < lychee_cache_get_n_chunks (cache[0]); i++) {
-    guint at[2];
+    guint at[2], n_parts[2];
     g_autoptr (LycheeChunk) one = lychee_cache_get_chunk (cache[0], i, &at[0]);
     g_autoptr (LycheeChunk) other = lychee_cache_get_chunk (cache[1], i, &at[1]);
 
@@ -109,6 +112,10 @@ assert_same (LycheeSession *a, LycheeSession *b)
     g_assert_cmpuint (one->duration, ==, other->duration);
     g_assert_cmpint (one->boundary, ==, other->boundary);
     g_assert_cmpfloat (one->drift, ==, other->drift);
+    const LycheeChunkPart *parts[] = { lychee_chunk_get_parts (one, &n_parts[0]),
+      lychee_chunk_get_parts (other, &n_parts[1]) };
+
+    g_assert_cmpmem (parts[0], n_parts[0] * sizeof **parts, parts[1], n_parts[1] * sizeof **parts);
   }
 }
 
@@ -170,7 +177,7 @@ test_templates (void)
     g_autofree char *path = NULL;
     g_autoptr (GError) error = NULL;
 
-    if (format == LYCHEE_CHAT_FORMAT_UNKNOWN)
+    if (format == LYCHEE_CHAT_FORMAT_AUTO)
       continue;
     read_chunks (session, 0, 2);
     path = save (session);

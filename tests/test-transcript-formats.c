@@ -9,154 +9,6 @@
 #define SANITIZED 0
 #endif
 
-/* The JSON of recognisers. */
-typedef struct {
-  const char *name;
-  const char *json;
-  const char *expected;
-} JsonCase;
-
-static const JsonCase json_cases[] = {
-  { "whisper",
-      "{\"text\": \" Hello there. Bye.\", \"segments\": [{\"id\": 0, \"seek\": 0, \"start\": 0.0, "
-      "\"end\": 1.5, \"text\": \" Hello there.\", \"tokens\": [50364, 2425], \"temperature\": "
-      "0.0}, "
-      "{\"start\": 2, \"end\": 3, \"text\": \" Bye.\"}], \"language\": \"en\"}",
-      "0.000-1.500 |Hello there.\n2.000-3.000 |Bye.\n" },
-  { "whisper-words",
-      "{\"segments\": [{\"start\": 0.0, \"end\": 1.5, \"text\": \" Hello there.\", \"words\": "
-      "[{\"word\": "
-      "\" Hello\", \"start\": 0.0, \"end\": 0.5, \"probability\": 0.9}, {\"word\": \" there.\", "
-      "\"start\": 0.5, \"end\": 1.5}]}], \"word_segments\": [{\"word\": \"Hello\", \"start\": 0.0, "
-      "\"end\": 0.5, \"speaker\": \"SPEAKER_00\"}]}",
-      "0.000-1.500 |Hello there.\n" },
-  { "words-before-text",
-      "{\"segments\": [{\"words\": [{\"word\": \"Hello\", \"start\": 0.2, \"end\": 0.5}, "
-      "{\"word\": "
-      "\"there.\", \"start\": 0.5, \"end\": 1.5}], \"text\": \"Hello there.\"}]}",
-      "0.200-1.500 |Hello there.\n" },
-  { "segments-speakers",
-      "[{\"speaker\": \"Ann\", \"text\": \"One.\", \"start\": 0.5, \"end\": 1.5}, {\"speaker\": 1, "
-      "\"text\": \"Two.\", \"start\": 2.5, \"end\": 3.5}]",
-      "0.500-1.500 Ann|Ann: One.\n2.500-3.500 Speaker 1|Speaker 1: Two.\n" },
-  { "word-list",
-      "[{\"word\": \"Good\", \"start\": 0.0, \"end\": 0.3}, {\"word\": \"morning.\", \"start\": "
-      "0.3, "
-      "\"end\": 0.8}, {\"word\": \"It\", \"start\": 0.9, \"end\": 1.0}, {\"word\": \"rains\", "
-      "\"start\": 1.0, \"end\": 1.5}, {\"word\": \"there\", \"start\": 4.0, \"end\": 4.5}]",
-      "0.000-0.800 |Good morning.\n0.900-1.500 |It rains\n4.000-4.500 |there\n" },
-  { "word-list-japanese",
-      "{\"words\": [{\"word\": \"今日\", \"start\": 0.0, \"end\": 0.3}, {\"word\": \"は\", "
-      "\"start\": 0.3, "
-      "\"end\": 0.4}, {\"word\": \"雨。\", \"start\": 0.4, \"end\": 0.9}, {\"word\": \"そう\", "
-      "\"start\": "
-      "1.0, \"end\": 1.4}]}",
-      "0.000-0.900 |今日は雨。\n1.000-1.400 |そう\n" },
-  { "word-speakers",
-      "{\"words\": [{\"word\": \"yes\", \"start\": 0.0, \"end\": 0.3, \"speaker\": \"A\"}, "
-      "{\"word\": "
-      "\"no\", \"start\": 0.3, \"end\": 0.4, \"speaker\": \"B\"}]}",
-      "0.000-0.300 A|A: yes\n0.300-0.400 B|B: no\n" },
-  { "lines",
-      "{\"partial\": \"hel\"}\n{\"partial\": \"hello\"}\n{\"result\": [{\"conf\": 1.0, \"end\": "
-      "0.6, "
-      "\"start\": 0.1, \"word\": \"hello\"}], \"text\": \"hello\"}\n{\"partial\": \"\"}\n"
-      "{\"start\": 2.0, \"end\": 3.0, \"text\": \"again\"}\n",
-      "0.100-0.600 |hello\n2.000-3.000 |again\n" },
-  { "lines-words",
-      "{\"word\": \"one\", \"start\": 0.1, \"end\": 0.4}\n{\"word\": \"two.\", \"start\": 0.4, "
-      "\"end\": "
-      "0.8}\n{\"word\": \"three\", \"start\": 0.9, \"end\": 1.2}\n",
-      "0.100-0.800 |one two.\n0.900-1.200 |three\n" },
-  { "whisper-cpp",
-      "{\"result\": {\"language\": \"en\"}, \"transcription\": [{\"timestamps\": {\"from\": "
-      "\"00:00:00,000\", \"to\": \"00:00:02,500\"}, \"offsets\": {\"from\": 0, \"to\": 2500}, "
-      "\"text\": "
-      "\" One\", \"tokens\": [{\"text\": \"[_BEG_]\", \"offsets\": {\"from\": 0, \"to\": 0}}]}]}",
-      "0.000-2.500 |One\n" },
-  { "chunks",
-      "{\"text\": \" One Two\", \"chunks\": [{\"timestamp\": [0.0, 1.5], \"text\": \" One\"}, "
-      "{\"timestamp\": [2.5, null], \"text\": \" Two\"}]}",
-      "0.000-1.500 |One\n2.500-3.000 |Two\n" },
-  { "milliseconds",
-      "{\"text\": \"Hi there.\", \"words\": [{\"text\": \"Hi\", \"start\": 250, \"end\": 650, "
-      "\"speaker\": null}, {\"text\": \"there.\", \"start\": 730, \"end\": 1022}]}",
-      "0.250-1.022 |Hi there.\n" },
-  { "whole-seconds", "[{\"text\": \"Good morning to you all.\", \"start\": 1, \"end\": 4}]",
-      "1.000-4.000 |Good morning to you all.\n" },
-  { "alternatives",
-      "{\"results\": [{\"alternatives\": [{\"transcript\": \"how old\", \"confidence\": 0.9, "
-      "\"words\": "
-      "[{\"startTime\": \"0.300s\", \"endTime\": \"0.600s\", \"word\": \"how\"}, {\"startTime\": "
-      "\"0.600s\", \"endTime\": \"0.800s\", \"word\": \"old\"}]}, {\"transcript\": \"who "
-      "old\"}]}]}",
-      "0.300-0.800 |how old\n" },
-  { "items",
-      "{\"results\": {\"transcripts\": [{\"transcript\": \"Hi. Yes.\"}], \"items\": "
-      "[{\"start_time\": "
-      "\"0.0\", \"end_time\": \"0.5\", \"alternatives\": [{\"content\": \"Hi\"}], \"type\": "
-      "\"pronunciation\"}, {\"alternatives\": [{\"content\": \".\"}], \"type\": \"punctuation\"}, "
-      "{\"start_time\": \"0.9\", \"end_time\": \"1.5\", \"alternatives\": [{\"content\": "
-      "\"Yes\"}], "
-      "\"type\": \"pronunciation\"}, {\"alternatives\": [{\"content\": \".\"}], \"type\": "
-      "\"punctuation\"}]}}",
-      "0.000-0.500 |Hi.\n0.900-1.500 |Yes.\n" },
-  { "utterances-and-words",
-      "{\"utterances\": [{\"speaker\": \"A\", \"start\": 0.5, \"end\": 1.5, \"text\": \"Hi.\", "
-      "\"words\": "
-      "[{\"text\": \"Hi.\", \"start\": 0.5, \"end\": 1.5}]}], \"words\": [{\"text\": \"Hi.\", "
-      "\"start\": "
-      "0.5, \"end\": 1.5}], \"text\": \"Hi.\"}",
-      "0.500-1.500 A|A: Hi.\n" },
-  { "podcast",
-      "{\"version\": \"1.0.0\", \"segments\": [{\"speaker\": \"Ann\", \"startTime\": 0.5, "
-      "\"endTime\": 1.0, \"body\": \"Hi\"}]}",
-      "0.500-1.000 Ann|Ann: Hi\n" },
-  { "events",
-      "{\"events\": [{\"tStartMs\": 0, \"dDurationMs\": 900, \"segs\": [{\"utf8\": \"one\"}, "
-      "{\"utf8\": "
-      "\" two\", \"tOffsetMs\": 300}]}, {\"tStartMs\": 900, \"aAppend\": 1, \"segs\": [{\"utf8\": "
-      "\"\\n\"}]}, {\"tStartMs\": 1000, \"dDurationMs\": 500, \"segs\": [{\"utf8\": \"three\"}]}]}",
-      "0.000-0.900 |one two\n1.000-1.500 |three\n" },
-  { "only-text", "{\"text\": \"Hello there.\"}", "?-? |Hello there.\n" },
-  { "escapes",
-      "[{\"text\": \"caf\\u00e9 \\ud83d\\ude00 \\\"q\\\" \\/ a\\nb \\ud83d!\", \"start\": 0.5, "
-      "\"end\": 1.5}]",
-      "0.500-1.500 |café 😀 \"q\" / a/b \xef\xbf\xbd!\n" },
-  { "cut-off",
-      "{\"segments\": [{\"start\": 0.5, \"end\": 1.5, \"text\": \"a\"}, {\"start\": 2.5, \"end\": "
-      "3.5, \"text\": \"b c",
-      "0.500-1.500 |a\n2.500-3.500 |b c\n" },
-  { "python",
-      "{'text': 'a', 'segments': [{'start': 1.0, 'end': 2.0, 'text': \"it's a\"}, "
-      "{'start': 3.0, 'end': None, 'text': 'b'}], 'x': True}",
-      "1.000-2.000 |it's a\n3.000-3.500 |b\n" },
-  { "call", "captions.show({\"segments\": [{\"start\": 1, \"end\": 2, \"text\": \"a\"}]});",
-      "1.000-2.000 |a\n" },
-  { "assignment", "var x = [{\"start\": 1, \"end\": 2, \"text\": \"a\"}];\n", "1.000-2.000 |a\n" },
-  { "comments",
-      "// it's \"x\"\n/* {\"text\": 'x'} **/\n{\"segments\": [ // x\n"
-      "{\"start\": 1, /**/ \"end\": 2, \"text\": \"a // b\"}]}\n",
-      "1.000-2.000 |a // b\n" },
-  { "no-speech", "{\"a\": [1, 2, {\"b\": null}], \"c\": true}", "" },
-};
-
-static void
-test_json (gconstpointer data)
-{
-  const JsonCase *c = data;
-  ReadOptions options = { 0 };
-  gsize length = strlen (c->json);
-  g_autofree char *whole = describe_transcript (c->json, length, length, 1, &options);
-
-  g_assert_cmpstr (whole, ==, c->expected);
-  for (gsize first = 1; first < length && !g_test_failed (); first++) {
-    g_autofree char *two = describe_transcript (c->json, length, first, 1 + first % 9, &options);
-
-    g_assert_cmpstr (two, ==, c->expected);
-  }
-}
-
 /* What a transcript is recognised by, and what is none. */
 #define CUES "00:00:01.000 --> 00:00:02.000\na\n\n00:00:03.000 --> 00:00:04.000\nb\n"
 #define NOT LYCHEE_TRANSCRIPT_FORMAT_AUTO
@@ -178,9 +30,13 @@ static const struct {
   { "json-array", LYCHEE_TRANSCRIPT_FORMAT_JSON, "[{\"start\": 1, \"text\": \"a\"}]" },
   { "json-lines", LYCHEE_TRANSCRIPT_FORMAT_JSON, "{\"start\": 1, \"text\": \"a\"}\n{}\n" },
   { "python", LYCHEE_TRANSCRIPT_FORMAT_JSON, "{'text': 'a', 'segments': [{'start': 1.0}]}" },
+  { "json-of-calls", LYCHEE_TRANSCRIPT_FORMAT_JSON,
+      "{\"Transcript\": [{\"Content\": \"a\", \"BeginOffsetMillis\": 100}]}" },
   { "turns", LYCHEE_TRANSCRIPT_FORMAT_TEXT, "Ann: One.\nBob: Two.\nAnn: Three.\nBob: Four.\n" },
-  { "xml", NOT,
-      "<?xml version=\"1.0\"?>\n<tt><p begin=\"00:00:01.000\">a</p>\n<!--\n-->\n</tt>\n" },
+  { "ttml", LYCHEE_TRANSCRIPT_FORMAT_XML,
+      "<?xml version=\"1.0\"?>\n<!-- x -->\n<tt:tt><p begin=\"00:00:01.000\">a</p>\n</tt:tt>\n" },
+  { "sami", LYCHEE_TRANSCRIPT_FORMAT_XML, "<SAMI>\n<BODY>\n<SYNC Start=1><P>a\n" },
+  { "xml", NOT, "<?xml version=\"1.0\"?>\n<note><p begin=\"00:00:01.000\">a</p></note>\n" },
   { "html", NOT, "<!DOCTYPE html>\n<p>00:00:01.000 --&gt; 00:00:02.000</p>\n" },
   { "c", NOT,
       "/* a -> b */\n#include <stdio.h>\n\nint\nmain (void)\n{\n  while (n --> 0)\n    p->x = 1;\n"
@@ -574,6 +430,88 @@ test_hostile (void)
   }
 }
 
+/* Subtitles as XML, and what looks like it. */
+static const struct {
+  const char *name;
+  const char *xml;
+  const char *expected;
+} xml_cases[] = {
+  { "ttml",
+      "<?xml version='1.0' encoding='UTF-8'?>\n<tt xmlns='http://www.w3.org/ns/ttml' "
+      "xmlns:ttm='http://www.w3.org/ns/ttml#metadata' xml:lang='en'>\n<head><metadata>"
+      "<ttm:title>Not said</ttm:title><ttm:agent xml:id='a1' type='person'><ttm:name>Ann Lee"
+      "</ttm:name></ttm:agent></metadata><styling><style xml:id='s'/></styling></head>\n<body>"
+      "<div>\n<p begin='00:00:01.000' end='00:00:02.500' ttm:agent='a1'>Good  <span "
+      "style='s'>mor</span>ning,<br/>\n all.</p>\n<p xml:id='c2' begin='3s' dur='1500ms'>AT&amp;T "
+      "&lt;3</p>\n<p begin='00:01:00:00' end='00:01:02:00'></p></div></body></tt>\n",
+      "1.000-2.500 Ann Lee|Ann Lee: Good morning,/all.\n3.000-4.500 |AT&T <3\n" },
+  { "ttml-ticks",
+      "<tt:tt ttp:tickRate=\"10000000\" ttp:frameRate=\"25\"><tt:body><tt:div begin=\"1s\">"
+      "<tt:p begin=\"5000000t\" end=\"20000000t\">one</tt:p><tt:p begin=\"50f\" end=\"75f\">two"
+      "</tt:p><tt:p><tt:span begin=\"5s\" end=\"6s\">three</tt:span> <tt:span begin=\"6s\" "
+      "end=\"7s\">four</tt:span></tt:p></tt:div></tt:body></tt:tt>",
+      "1.500-3.000 |one\n3.000-4.000 |two\n6.000-7.000 |three\n7.000-8.000 |four\n" },
+  { "youtube-1",
+      "<?xml version=\"1.0\" encoding=\"utf-8\" ?><transcript><text start=\"0.5\" "
+      "dur=\"1.2\">it&amp;#39;s "
+      "me &amp;amp; you</text><text start=\"2\">so &amp;quot;it&amp;quot; is</text></transcript>",
+      "0.500-1.700 |it's me & you\n2.000-3.200 |so \"it\" is\n" },
+  { "youtube-3",
+      "<?xml version=\"1.0\" encoding=\"utf-8\" ?><timedtext format=\"3\">\n<head>\n<ws "
+      "id=\"0\"/>\n"
+      "</head>\n<body>\n<w t=\"0\" id=\"1\" wp=\"1\" ws=\"1\"/>\n<p t=\"500\" d=\"2000\" "
+      "w=\"1\"><s "
+      "ac=\"0\">one</s><s t=\"300\" ac=\"0\"> two</s></p>\n<p t=\"2490\" d=\"10\" w=\"1\" "
+      "a=\"1\">\n</p>\n"
+      "<p t=\"2500\" d=\"500\" w=\"1\"><s>three</s></p>\n</body>\n</timedtext>\n",
+      "0.500-2.500 |one two\n2.500-3.000 |three\n" },
+  { "sami",
+      "<SAMI>\n<HEAD><TITLE>Not said</TITLE>\n<STYLE TYPE=\"text/css\">\n<!--\nP {x: y;}\n-->\n"
+      "</STYLE></HEAD>\n<BODY>\n<SYNC Start=1000><P Class=ENCC>\nGood morning,<br>all.\n"
+      "<SYNC Start=2500><P Class=ENCC>&nbsp;\n<SYNC Start=3000>\n<P Class=ENCC>Yes.\n</BODY>\n"
+      "</SAMI>\n",
+      "1.000-2.500 |Good morning,/all.\n3.000-3.500 |Yes.\n" },
+  { "transcriber",
+      "<?xml version=\"1.0\"?>\n<!DOCTYPE Trans SYSTEM \"trans-14.dtd\">\n<Trans scribe=\"x\">\n"
+      "<Speakers>\n<Speaker id=\"spk1\" name=\"Ann\" "
+      "check=\"no\"/>\n</Speakers>\n<Episode><Section "
+      "type=\"report\" startTime=\"0\" endTime=\"9\"><Turn speaker=\"spk1\" startTime=\"1.5\" "
+      "endTime=\"5\">\n<Sync time=\"1.5\"/>\none\n<Event desc=\"b\" type=\"noise\"/>\ntwo\n<Sync "
+      "time=\"3\"/>\nthree\n</Turn></Section></Episode></Trans>\n",
+      "1.500-3.000 Ann|Ann: one two\n3.000-5.000 Ann|three\n" },
+  { "broken",
+      "<tt><body><p begin=\"1s\" end=\"2s\">a < b & <i>c</p>\n<p begin=\"3s end=\"4s\">d</p>\n<p "
+      "begin=\"5s\" end=\"6s\">e\n<p begin=\"5s\" end=\"6s\"\n<p begin=\"1s\">f</p> <![CDATA[g & "
+      "<h>",
+      "1.000-2.000 |a < b & c\n1.000-1.500 |f\n3.000-3.500 |d\n5.000-6.000 |e\n?-? |g & <h>\n" },
+  { "text-alone",
+      "<?xml version=\"1.0\"?>\n<doc><title>x</title><line>One.</line>\n<line>Two."
+      "</line></doc>\n",
+      "?-? |One.\n?-? |Two.\n" },
+  { "html",
+      "<!DOCTYPE html>\n<html><head><title>x</title><script>if (a < b) y ();</script></head>"
+      "<body><h1>Talk</h1><p>Ann: One.<p>Bob: <b>Two</b>.<br>Ann: Three.</body></html>\n",
+      "?-? |Talk\n?-? Ann|Ann: One.\n?-? Bob|Bob: Two.\n?-? Ann|Ann: Three.\n" },
+  { "nothing", "<?xml version=\"1.0\"?>\n<tt><body/></tt>\n", "" },
+};
+
+static void
+test_xml (gconstpointer data)
+{
+  guint i = GPOINTER_TO_UINT (data);
+  const char *xml = xml_cases[i].xml;
+  gsize length = strlen (xml);
+  ReadOptions options = { 0 };
+  g_autofree char *whole = describe_transcript (xml, length, length, 1, &options);
+
+  g_assert_cmpstr (whole, ==, xml_cases[i].expected);
+  for (gsize first = 1; first < length && !g_test_failed (); first++) {
+    g_autofree char *two = describe_transcript (xml, length, first, 1 + first % 9, &options);
+
+    g_assert_cmpstr (two, ==, xml_cases[i].expected);
+  }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -585,10 +523,10 @@ main (int argc, char **argv)
   g_test_add_func ("/transcript-formats/hostile", test_hostile);
   g_test_add_func ("/transcript-formats/recognised", test_recognised);
   g_test_add_func ("/transcript-formats/binary", test_binary);
-  for (guint i = 0; i < G_N_ELEMENTS (json_cases); i++) {
-    g_autofree char *path = g_strconcat ("/transcript-formats/json/", json_cases[i].name, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (xml_cases); i++) {
+    g_autofree char *path = g_strconcat ("/transcript-formats/xml/", xml_cases[i].name, NULL);
 
-    g_test_add_data_func (path, &json_cases[i], test_json);
+    g_test_add_data_func (path, GUINT_TO_POINTER (i), test_xml);
   }
   for (guint i = 0; i < G_N_ELEMENTS (formats); i++) {
     g_autofree char *path = g_strconcat ("/transcript-formats/words/", formats[i].name, NULL);

@@ -22,10 +22,14 @@ GPT4O = (r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+%s|[^\\r\\n\\p{L}\\p{N}
          LOWER + r"*%s|%s| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + SPACES)
 
 
-def split(pattern):
-    return pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(pattern), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+DEEPSEEK_CODER = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+",
+                  "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+", r"\p{N}"]
+
+
+def split(*patterns):
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns] +
+        [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 # by values of tokenizer.ggml.pre: how text is cut, and whether a word that is a token is not merged
@@ -37,6 +41,9 @@ KINDS = {
     "qwen2": (split(LLAMA3 % r"\p{N}"), False),
     "qwen35": (split(LLAMA3.replace(r"\p{L}+", r"[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}")
                      % r"\p{N}"), False),
+    "seed-coder": (split((LLAMA3 % r"\p{N}").replace(r"]+[\r\n]*|", "]+|")), False),
+    "minicpm5": (split(r"\p{N}{1,3}", LLAMA3 % r"\p{N}+"), True),
+    "deepseek-coder": (split(*DEEPSEEK_CODER), False),
     "gpt-4o": (split(GPT4O % (CONTRACTIONS + "?", CONTRACTIONS + "?", r"\p{N}{1,3}")), False),
     "tekken": (split(GPT4O % ("", "", r"\p{N}")), True),
 }

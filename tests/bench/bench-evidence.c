@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* lychee-bench evidence: how often the turn of a conversation that holds the answer is among the
- * evidence. A transcript has one turn a line; each line of the questions is a question, a tab, and
- * words that stand once in the transcript, in the turn that answers it. */
+ * evidence, and by how early in the conversation it was. A transcript has one turn a line; each
+ * line of the questions is a question, a tab, and words that stand once in the transcript, in the
+ * turn that answers it. */
 
 #include "bench.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define N_PARTS 5
 #define SECOND G_GUINT64_CONSTANT (1000000000)
 
 /* Each turn lasts a second, so that times tell turns. */
@@ -63,6 +65,41 @@ find_rank (LycheeAnswer *answer, guint turn)
   return 0;
 }
 
+/* Of the questions whose turns are in one part of the transcript. */
+typedef struct {
+  guint n, first, among;
+} Count;
+
+static void
+add_count (Count *count, guint rank)
+{
+  count->n++;
+  count->first += rank == 1;
+  count->among += rank > 0;
+}
+
+static void
+print_counts (const Count *all, const Count *fifths, guint n)
+{
+  printf ("%u questions: the right turn is first in %u, among %u in %u\n", all->n, all->first, n,
+      all->among);
+  for (guint i = 0; i < N_PARTS; i++)
+    printf ("  in fifth %u of the transcript: %u questions, first in %u, among %u in %u\n", i + 1,
+        fifths[i].n, fifths[i].first, n, fifths[i].among);
+}
+
+static void
+print_counts_as_json (const Count *all, const Count *fifths, guint n, LycheeModel *model)
+{
+  printf ("{\"questions\": %u, \"first\": %u, \"among\": %u, \"evidence\": %u, \"model\": \"%s\", "
+          "\"fifths\": [",
+      all->n, all->first, all->among, n, lychee_model_get_id (model));
+  for (guint i = 0; i < N_PARTS; i++)
+    printf ("%s{\"questions\": %u, \"first\": %u, \"among\": %u}", i > 0 ? ", " : "", fifths[i].n,
+        fifths[i].first, fifths[i].among);
+  printf ("]}\n");
+}
+
 int
 bench_evidence (int argc, char **argv)
 {
@@ -79,7 +116,7 @@ bench_evidence (int argc, char **argv)
   g_autoptr (LycheeSession) session = NULL;
   g_autoptr (GError) error = NULL;
   g_auto (GStrv) turns = NULL, lines = NULL;
-  guint first = 0, among = 0, n_questions = 0;
+  Count all = { 0 }, fifths[N_PARTS] = { { 0 } };
 
   bench_parse (&bench, entries, "How often the right turn is among the evidence", &argc, &argv);
   if (!transcript || !questions)
@@ -97,7 +134,7 @@ bench_evidence (int argc, char **argv)
     g_auto (GStrv) parts = g_strsplit (lines[i], "\t", 2);
     g_autoptr (LycheeQuestion) question = NULL;
     g_autoptr (LycheeAnswer) answer = NULL;
-    guint rank;
+    guint rank, turn;
 
     if (g_strv_length (parts) < 2)
       continue;
@@ -106,10 +143,10 @@ bench_evidence (int argc, char **argv)
     answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
     if (!answer)
       bench_fail ("%s", error->message);
-    rank = find_rank (answer, find_turn (turns, parts[1]));
-    n_questions++;
-    first += rank == 1;
-    among += rank > 0;
+    turn = find_turn (turns, parts[1]);
+    rank = find_rank (answer, turn);
+    add_count (&all, rank);
+    add_count (&fifths[turn * N_PARTS / g_strv_length (turns)], rank);
     if (!bench.json)
       printf ("%u  %.2f s to first, %.1f ms a token  %s\n", rank,
           lychee_answer_get_seconds_to_first (answer),
@@ -119,11 +156,8 @@ bench_evidence (int argc, char **argv)
     fflush (stdout);
   }
   if (bench.json)
-    printf ("{\"questions\": %u, \"first\": %u, \"among\": %u, \"evidence\": %d, \"model\": "
-            "\"%s\"}\n",
-        n_questions, first, among, n, lychee_model_get_id (model));
+    print_counts_as_json (&all, fifths, n, model);
   else
-    printf ("%u questions: the right turn is first in %u, among %d in %u\n", n_questions, first, n,
-        among);
+    print_counts (&all, fifths, n);
   return 0;
 }

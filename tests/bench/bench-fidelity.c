@@ -4,10 +4,8 @@
  * side, on real keys, values and queries of a model that reads a text. */
 
 #include "fidelity.h"
+#include "log-sum-exp.h"
 
-#include "lychee-index-private.h"
-
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,12 +24,6 @@ typedef struct {
   guint n_agree, n_next;
 } Comparison;
 
-/* The dense run's queries, to be written to a file. */
-typedef struct {
-  FidelityMeasure measure;
-  float *q; /* [layer][kv-head][query][group][head_dim] */
-} Dump;
-
 static guint
 find_largest (const float *logits, guint n)
 {
@@ -49,7 +41,7 @@ keep_logits (guint i, const float *logits, gpointer data)
 
   memcpy (reference->logits + (gsize) i * reference->n_vocab, logits,
       reference->n_vocab * sizeof *logits);
-  reference->lse[i] = bench_log_sum_exp (logits, reference->n_vocab);
+  reference->lse[i] = log_sum_exp (logits, reference->n_vocab);
 }
 
 static void
@@ -59,7 +51,7 @@ compare_logits (guint i, const float *logits, gpointer data)
   const Reference *reference = comparison->reference;
   guint n = reference->n_vocab;
   const float *dense = reference->logits + (gsize) i * n;
-  double lse = bench_log_sum_exp (logits, n), kl = 0;
+  double lse = log_sum_exp (logits, n), kl = 0;
 
   for (guint id = 0; id < n; id++) {
     double log_p = dense[id] - reference->lse[i];
@@ -72,66 +64,6 @@ compare_logits (guint i, const float *logits, gpointer data)
     comparison->nll += lse - logits[reference->next[i]];
     comparison->n_next++;
   }
-}
-
-static void
-measure_head (guint layer, guint kv_head, const LycheeQueries *queries, const LycheeRows *rows,
-    guint n_keys, float *output, gpointer data)
-{
-  Dump *dump = data;
-  Fidelity *f = dump->measure.fidelity;
-  gsize size = (gsize) queries->n_queries * queries->head_dim;
-
-  if (dump->q)
-    memcpy (dump->q + ((gsize) (layer * f->n_kv_heads + kv_head) * f->n_queries + n_keys - 1 -
-                          f->n_tokens) *
-                          size,
-        queries->q, size * sizeof *dump->q);
-  fidelity_measure (layer, kv_head, queries, rows, n_keys, output, &dump->measure);
-}
-
-/* Writes what the dense run saw as "LYQKV1\0\0"; u32 n_layers, n_kv_heads, group, head_dim, n_keys,
- * n_queries; u32 layer[n_layers]; u32 position[n_queries]; then for each layer K as f16
- * [kv-head][key][head_dim], V likewise, Q as f32 [kv-head][query][group][head_dim]; little endian.
- * index-lab reads the same. */
-static void
-write_dump (Fidelity *f, LycheeCache *cache, const float *q, const char *path)
-{
-  FILE *file = fopen (path, "wb");
-  guint n_keys = f->n_tokens + f->n_queries;
-  gsize head = (gsize) f->n_queries * f->group * f->head_dim;
-  guint32 header[6] = { 0, f->n_kv_heads, f->group, f->head_dim, n_keys, f->n_queries };
-  gsize missing = 0;
-
-  if (!file)
-    bench_fail ("cannot write “%s”: %s", path, g_strerror (errno));
-  for (guint layer = 0; layer < f->n_layers; layer++)
-    header[0] += f->measured[layer];
-  missing += 1 - fwrite ("LYQKV1\0", 8, 1, file);
-  missing += 1 - fwrite (header, sizeof header, 1, file);
-  for (guint32 layer = 0; layer < f->n_layers; layer++)
-    if (f->measured[layer])
-      missing += 1 - fwrite (&layer, sizeof layer, 1, file);
-  for (guint32 position = f->n_tokens; position < n_keys; position++)
-    missing += 1 - fwrite (&position, sizeof position, 1, file);
-  for (guint layer = 0; layer < f->n_layers; layer++) {
-    if (!f->measured[layer])
-      continue;
-    for (guint part = 0; part < 2; part++)
-      for (guint kv_head = 0; kv_head < f->n_kv_heads; kv_head++) {
-        LycheeRows rows;
-
-        lychee_cache_get_rows (cache, layer, kv_head, &rows);
-        for (guint i = 0; i < n_keys; i++)
-          missing += f->head_dim -
-                     fwrite (lychee_rows_key (&rows, f->head_dim, i) + part * rows.value_offset,
-                         sizeof (guint16), f->head_dim, file);
-      }
-    missing += f->n_kv_heads - fwrite (q + (gsize) layer * f->n_kv_heads * head, head * sizeof *q,
-                                   f->n_kv_heads, file);
-  }
-  if (fclose (file) != 0 || missing > 0)
-    bench_fail ("cannot write “%s”: %s", path, g_strerror (errno));
 }
 
 static LycheeCache *
@@ -190,9 +122,9 @@ compare (Fidelity *f, const char *dump_path)
   g_autofree float *logits = g_new (float, (gsize) f->n_queries *n_vocab);
   g_autofree double *lse = g_new (double, f->n_queries);
   g_autofree gint32 *next = g_new (gint32, f->n_queries);
-  g_autofree float *q = NULL;
+  g_autoptr (FidelityDump) dump = NULL;
   Reference reference = { n_vocab, f->n_queries, next, logits, lse };
-  Dump dump = { 0 };
+  FidelityMeasure measure;
   double nll = 0, dense_perplexity;
   guint n_next = 0;
 
@@ -206,13 +138,12 @@ compare (Fidelity *f, const char *dump_path)
   }
 
   dense = fork_cache (f);
+  fidelity_measure_init (&measure, f, (PolicyBank *const *) copies->pdata, n_banks);
   if (dump_path)
-    dump.q = q =
-        g_new (float, (gsize) f->n_layers * f->n_kv_heads * f->n_queries * f->group * f->head_dim);
-  fidelity_measure_init (&dump.measure, f, (PolicyBank *const *) copies->pdata, n_banks);
-  fidelity_decode (f, dense, f->n_queries, measure_head, &dump, keep_logits, &reference);
+    measure.dump = dump = fidelity_dump_new (f, measure.banks, n_banks);
+  fidelity_decode (f, dense, f->n_queries, fidelity_measure, &measure, keep_logits, &reference);
   if (dump_path)
-    write_dump (f, dense, q, dump_path);
+    fidelity_dump_save (dump, dense, dump_path);
   for (guint i = 0; i < f->n_queries; i++) {
     guint at = f->n_tokens + i + 1;
 
@@ -234,14 +165,14 @@ compare (Fidelity *f, const char *dump_path)
       g_autoptr (PolicyBank) fresh = policy_bank_copy (bank);
       FidelityRun run = { fresh, f->budgets[k], f->n_kv_heads };
       Comparison comparison = { &reference };
-      FidelityScore score = fidelity_measure_get (&dump.measure, b, k);
+      FidelityScore score = fidelity_measure_get (&measure, b, k);
 
       fidelity_decode (f, cache, f->n_queries, fidelity_answer, &run, compare_logits, &comparison);
       print_row (f, bank->policy, bank->policy->whole ? f->n_tokens + f->n_queries : run.budget,
           &score, &comparison, dense_perplexity, metadata);
     }
   }
-  fidelity_measure_clear (&dump.measure);
+  fidelity_measure_clear (&measure);
 }
 
 static char *
@@ -291,7 +222,7 @@ bench_fidelity (int argc, char **argv)
         "how the text is read, dense or sparse (default dense): long texts take a while", "MODE" },
     { "points", 0, 0, G_OPTION_ARG_INT, &n_points, "how many points (default 8)", "N" },
     { "dump", 0, 0, G_OPTION_ARG_FILENAME, &dump,
-        "write the measured layers' queries, keys and values", "FILE" },
+        "write the measured layers' queries, keys, values and answers", "FILE" },
     { NULL } };
 
   bench_parse (&f.bench, entries, summary, &argc, &argv);

@@ -3,6 +3,7 @@
 /* lychee-bench tokens, logits, perplexity: what the tokenizer and the model say. */
 
 #include "bench.h"
+#include "log-sum-exp.h"
 
 #include "lychee-cache-private.h"
 
@@ -121,7 +122,7 @@ bench_logits (int argc, char **argv)
       bench_fail ("%s", error->message);
     for (guint i = 0; i < n; i++) {
       const float *row = logits + (gsize) i * n_vocab;
-      double lse = bench_log_sum_exp (row, n_vocab);
+      double lse = log_sum_exp (row, n_vocab);
 
       print_row (first + i, row, n_vocab, lse);
       if (file && fwrite (row, sizeof *row, n_vocab, file) != n_vocab)
@@ -220,7 +221,7 @@ bench_perplexity (int argc, char **argv)
     for (guint i = 0; i < n && first + (gint) i + 1 < n_tokens; i++) {
       const float *row = logits + (gsize) i * n_vocab;
 
-      since += bench_log_sum_exp (row, n_vocab) - row[g_array_index (ids, gint32, first + i + 1)];
+      since += log_sum_exp (row, n_vocab) - row[g_array_index (ids, gint32, first + i + 1)];
       n_since++;
     }
     if (first / step != (first + (gint) n) / step || first + (gint) n >= n_tokens) {

@@ -25,9 +25,6 @@ G_NORETURN void bench_fail (const char *format, ...) G_GNUC_PRINTF (1, 2);
 /* Milliseconds on a monotonic clock. */
 double bench_now (void);
 
-/* ln of the sum of all exponentials. */
-double bench_log_sum_exp (const float *logits, guint n);
-
 /* A cache for @model with room for @max_tokens. */
 LycheeCache *bench_new_cache (LycheeModel *model, guint max_tokens);
 /* Keeps its rows as --cache-type=@type says, NULL: as f16. */

@@ -4,6 +4,8 @@
  * lets libllama compute its own, and prints how far they are apart. Built and run by
  * tests/compare-llama, which finds a llama.cpp; no part of the build. */
 
+#include "log-sum-exp.h"
+
 #include <llama.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,18 +25,6 @@ die (const char *what)
 {
   fprintf (stderr, "compare-llama: %s\n", what);
   exit (1);
-}
-
-static double
-log_sum_exp (const float *x, int n)
-{
-  double most = -INFINITY, sum = 0;
-
-  for (int i = 0; i < n; i++)
-    most = fmax (most, x[i]);
-  for (int i = 0; i < n; i++)
-    sum += exp (x[i] - most);
-  return most + log (sum);
 }
 
 static int

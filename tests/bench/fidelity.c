@@ -318,7 +318,7 @@ void
 fidelity_measure_init (
     FidelityMeasure *measure, Fidelity *f, PolicyBank *const *banks, guint n_banks)
 {
-  *measure = (FidelityMeasure){ f, banks, n_banks, NULL };
+  *measure = (FidelityMeasure){ f, banks, n_banks, NULL, NULL };
   measure->sums =
       g_new0 (FidelityScore, (gsize) f->n_layers * f->n_kv_heads * n_banks * f->n_budgets);
 }
@@ -373,17 +373,23 @@ fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries, cons
   exact = exact_attention_new (queries, rows, n_keys);
   for (guint i = 0; i < queries->n_queries * queries->head_dim; i++)
     output[i] = exact->output[i];
+  if (measure->dump)
+    fidelity_dump_query (measure->dump, i_state, queries, n_keys);
   for (guint b = 0; b < measure->n_banks; b++) {
     PolicyBank *bank = measure->banks[b];
     PolicyState *state = bank->states[i_state];
 
     policy_state_feed (state, rows, n_keys);
+    if (measure->dump && !bank->policy->whole)
+      fidelity_dump_state (measure->dump, i_state, b);
     for (guint k = 0; k < fidelity_get_n_budgets (f, bank->policy); k++) {
       PolicyQuery query = { queries, rows, n_keys, f->budgets[k], exact->logits };
       PolicyChoice choice = { chosen };
       FidelityScore *sum = get_sums (measure, i_state, b, k);
 
       policy_state_answer (state, &query, answer, &choice);
+      if (measure->dump && !bank->policy->whole)
+        fidelity_dump_answer (measure->dump, i_state, &choice, answer);
       sum->mass += exact_attention_get_mass (exact, choice.rows, choice.n_rows);
       sum->error += exact_attention_get_error (exact, answer);
       sum->nodes_scored += choice.nodes_scored;

@@ -91,11 +91,26 @@ typedef struct {
   guint n;
 } FidelityScore;
 
+/* What a measurement saw and what came of it, to be written to a file; what belongs to one head, by
+ * one thread at a time. @head: layer n_kv_heads + KV head; of each query its state and its answers
+ * by all banks that do not read everything, in their order. */
+typedef struct _FidelityDump FidelityDump;
+FidelityDump *fidelity_dump_new (Fidelity *fidelity, PolicyBank *const *banks, guint n_banks);
+void fidelity_dump_free (FidelityDump *dump);
+void fidelity_dump_query (
+    FidelityDump *dump, guint head, const LycheeQueries *queries, guint n_keys);
+void fidelity_dump_state (FidelityDump *dump, guint head, guint bank);
+void fidelity_dump_answer (
+    FidelityDump *dump, guint head, const PolicyChoice *choice, const float *output);
+/* Exits with a message on error. */
+void fidelity_dump_save (FidelityDump *dump, LycheeCache *cache, const char *path);
+
 /* Dense attention that, beside, lets policies answer the same queries, and compares. */
 typedef struct {
   Fidelity *fidelity;
   PolicyBank *const *banks; /* not owned */
   guint n_banks;
+  FidelityDump *dump;  /* (nullable), not owned */
   FidelityScore *sums; /* [layer][kv-head][bank][budget] */
 } FidelityMeasure;
 
@@ -111,5 +126,6 @@ FidelityScore fidelity_measure_get (const FidelityMeasure *measure, guint bank, 
 void fidelity_drift (Fidelity *fidelity, guint n_points);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (PolicyBank, policy_bank_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (FidelityDump, fidelity_dump_free)
 
 G_END_DECLS

@@ -9,7 +9,6 @@
 #include "lychee-cpu-kernels.h"
 #include "lychee-model-private.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +36,7 @@ bench_fail (const char *format, ...)
   va_list args;
 
   va_start (args, format);
-  fputs ("lychee-bench: ", stderr);
+  fputs ("lychee-bench: error: ", stderr);
   vfprintf (stderr, format, args);
   fputc ('\n', stderr);
   va_end (args);
@@ -73,18 +72,6 @@ bench_parse (
     bench->model_path = g_strdup (g_getenv ("LYCHEE_MODEL"));
   if (!bench->model_path)
     bench->model_path = g_strdup (LYCHEE_DEFAULT_MODEL);
-}
-
-double
-bench_log_sum_exp (const float *logits, guint n)
-{
-  double max = -INFINITY, sum = 0;
-
-  for (guint i = 0; i < n; i++)
-    max = MAX (max, logits[i]);
-  for (guint i = 0; i < n; i++)
-    sum += exp (logits[i] - max);
-  return max + log (sum);
 }
 
 LycheeModel *
@@ -235,6 +222,10 @@ main (int argc, char **argv)
     if (g_str_equal (argv[1], commands[i].name))
       return commands[i].run (argc - 1, argv + 1);
 
+  if (argc > 1 && g_str_equal (argv[1], "--version")) {
+    puts ("lychee-bench " PACKAGE_VERSION);
+    return 0;
+  }
   if (argc > 1 && !g_str_equal (argv[1], "--help") && !g_str_equal (argv[1], "-h"))
     bench_fail ("“%s” is not a command; see lychee-bench --help", argv[1]);
   puts ("Usage: lychee-bench COMMAND [--model FILE] [--threads N] [--json] ...\n\nCommands:");

@@ -90,6 +90,13 @@ policy_state_get_bytes (const PolicyState *state)
   return state->policy->get_bytes ? state->policy->get_bytes (state->data) : 0;
 }
 
+void
+policy_state_write (const PolicyState *state, GByteArray *to)
+{
+  if (state->policy->write)
+    state->policy->write (state->data, to);
+}
+
 /* Answering */
 
 static void

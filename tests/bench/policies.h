@@ -77,6 +77,9 @@ typedef struct {
       PolicyChoice *choice);
   /* Adds what the last @select left out as an estimate; NULL: it is dropped. */
   void (*rest) (gpointer state, const PolicyQuery *query, LycheeSoftmax *softmax);
+  /* Appends what @select goes by, in numbers of 32 bits, for fidelity-check.py; NULL: it goes by
+   * nothing but the rows. */
+  void (*write) (gconstpointer state, GByteArray *to);
 } Policy;
 
 extern const Policy policy_dense, policy_window, policy_oracle;
@@ -102,6 +105,7 @@ void policy_state_prefill (PolicyState *state, const LycheeRows *rows, guint n_t
 void policy_state_feed (PolicyState *state, const LycheeRows *rows, guint n_tokens);
 void policy_state_build (PolicyState *state, const LycheeRows *rows, guint n_tokens);
 gsize policy_state_get_bytes (const PolicyState *state);
+void policy_state_write (const PolicyState *state, GByteArray *to);
 
 /* Answers @query: output [n_queries][head_dim], and in @choice all rows that were read, each once,
  * sinks first. @choice->rows: [MIN (budget, n_keys)], or [n_keys] for a policy that is whole. */

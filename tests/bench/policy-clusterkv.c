@@ -230,6 +230,19 @@ clusterkv_select (gpointer data, const PolicyQuery *query, guint begin, guint en
   choice->nodes_scored = n;
 }
 
+/* u32 n_clusters, n_rows; u32 start[n_clusters]; u32 row[n_rows]. */
+static void
+clusterkv_write (gconstpointer data, GByteArray *to)
+{
+  const ClusterKV *state = data;
+  const guint32 header[2] = { state->starts->len, state->rows->len };
+
+  g_byte_array_append (to, (const guint8 *) header, sizeof header);
+  g_byte_array_append (
+      to, (const guint8 *) state->starts->data, state->starts->len * sizeof (guint));
+  g_byte_array_append (to, (const guint8 *) state->rows->data, state->rows->len * sizeof (guint32));
+}
+
 const Policy policy_clusterkv = {
   .name = "clusterkv",
   .summary = "ClusterKV: k-means clusters of 80 tokens, ranked by their mean keys",
@@ -241,4 +254,5 @@ const Policy policy_clusterkv = {
   .build = clusterkv_prefill,
   .get_bytes = clusterkv_get_bytes,
   .select = clusterkv_select,
+  .write = clusterkv_write,
 };

@@ -5,6 +5,8 @@
 #include "lychee-index-private.h"
 #include "policies.h"
 
+#include <string.h>
+
 /* As in lychee-attention.c: how many tokens are indexed at a time, and of an item where the text
  * has no chunk. */
 #define UPKEEP_STEP 16
@@ -177,6 +179,111 @@ index_rest (gpointer data, const PolicyQuery *query, LycheeSoftmax *softmax)
   lychee_index_attend_rest (state->index, &state->query, state->selection, softmax);
 }
 
+/* The tree as lists: of coarse nodes, of leaves and of rows, each in the order of those above. */
+typedef struct {
+  LycheeOpenNode *open;
+  GArray *key, *value; /* of float [coarse node][head_dim] */
+  GArray *n_leaves;    /* of guint32 */
+  GArray *leaf_key;    /* of float [leaf][head_dim] */
+  GArray *leaf_spread; /* of float */
+  GArray *leaf_count;  /* of guint32 */
+  GArray *row;         /* of guint32 */
+} TreeLists;
+
+static void
+list_tree (TreeLists *lists, const LycheeIndex *index, const LycheeBranch *branch)
+{
+  guint dim = index->params.head_dim;
+  LycheeOpenNode *open = lists->open;
+
+  for (guint i = 0; i < branch->n; i++) {
+    const LycheeNode *node = branch->child[i];
+    const gint8 *code = branch->code + (gsize) i * dim;
+    float mean[256];
+
+    if (branch->level > 1) {
+      list_tree (lists, index, branch->child[i]);
+      continue;
+    }
+    lychee_code_decode (code, branch->scale[i], dim, mean);
+    g_array_append_vals (lists->key, mean, dim);
+    lychee_code_decode (branch->value_code + (gsize) i * dim, branch->value_scale[i], dim, mean);
+    g_array_append_vals (lists->value, mean, dim);
+    lychee_open_node_read (open, index, node, code, branch->scale[i]);
+    g_array_append_val (lists->n_leaves, open->n_leaves);
+    g_array_append_vals (lists->leaf_key, open->mean, open->n_leaves * dim);
+    g_array_append_vals (lists->leaf_count, open->count, open->n_leaves);
+    for (guint leaf = 0; leaf < open->n_leaves; leaf++) {
+      g_array_append_val (lists->leaf_spread, lychee_spreads[open->spread[leaf]]);
+      g_array_append_vals (lists->row, open->id + (gsize) leaf * open->stride, open->count[leaf]);
+    }
+  }
+}
+
+/* u32 n_coarse, n_leaves, n_rows; then what TreeLists has, in its order. */
+static void
+token_write (gconstpointer data, GByteArray *to)
+{
+  const LycheeIndex *index = ((const IndexState *) data)->index;
+  const LycheeIndexParams *params = &index->params;
+  TreeLists lists = { lychee_open_node_new (
+      params->head_dim, params->leaf_capacity, params->coarse_capacity + LYCHEE_APPEND_BATCH) };
+  GArray **parts[] = { &lists.key, &lists.value, &lists.n_leaves, &lists.leaf_key,
+    &lists.leaf_spread, &lists.leaf_count, &lists.row };
+  guint32 header[3];
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    *parts[i] = g_array_new (FALSE, FALSE, sizeof (guint32));
+  if (index->root)
+    list_tree (&lists, index, index->root);
+  header[0] = lists.n_leaves->len;
+  header[1] = lists.leaf_count->len;
+  header[2] = lists.row->len;
+  g_byte_array_append (to, (const guint8 *) header, sizeof header);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++) {
+    const GArray *part = *parts[i];
+
+    g_byte_array_append (to, (const guint8 *) part->data, part->len * sizeof (guint32));
+    g_array_unref (*parts[i]);
+  }
+  lychee_open_node_free (lists.open);
+}
+
+typedef struct {
+  GByteArray *to;
+  guint head_dim, n;
+} ItemWriter;
+
+static void
+write_item (const LycheeChunksItem *item, gpointer data)
+{
+  ItemWriter *writer = data;
+  const guint32 place[4] = { item->unit, item->cluster, item->first, item->n };
+  const float radius[2] = { item->radius, item->unit_radius };
+
+  g_byte_array_append (writer->to, (const guint8 *) place, sizeof place);
+  g_byte_array_append (writer->to, (const guint8 *) radius, sizeof radius);
+  g_byte_array_append (
+      writer->to, (const guint8 *) item->center, writer->head_dim * sizeof *item->center);
+  g_byte_array_append (
+      writer->to, (const guint8 *) item->unit_center, writer->head_dim * sizeof *item->center);
+  writer->n++;
+}
+
+/* u32 n_items; of each u32 unit, cluster, first row, rows; f32 radius of the cluster, of the unit;
+ * f32 center[head_dim] of the cluster, of the unit. */
+static void
+chunk_write (gconstpointer data, GByteArray *to)
+{
+  const LycheeIndex *index = ((const IndexState *) data)->index;
+  ItemWriter writer = { to, index->params.head_dim, 0 };
+  guint at = to->len;
+
+  g_byte_array_append (to, (const guint8 *) &writer.n, sizeof writer.n);
+  lychee_chunks_foreach (index, write_item, &writer);
+  memcpy (to->data + at, &writer.n, sizeof writer.n);
+}
+
 static const IndexParams chunk_params = { LYCHEE_GRANULARITY_CHUNK, FALSE };
 static const IndexParams token_params = { LYCHEE_GRANULARITY_TOKEN, TRUE };
 static const IndexParams token_drop_params = { LYCHEE_GRANULARITY_TOKEN, FALSE };
@@ -189,6 +296,7 @@ const Policy policy_chunk = {
   .name = "lycheecluster",
   .summary = "LycheeCluster as published: this index with granularity chunk",
   .params = &chunk_params,
+  .write = chunk_write,
   INDEX_FUNCTIONS,
 };
 
@@ -197,6 +305,7 @@ const Policy policy_token = {
   .summary = "this index with granularity token, the rest estimated: the default",
   .params = &token_params,
   .build = index_build,
+  .write = token_write,
   .rest = index_rest,
   INDEX_FUNCTIONS,
 };
@@ -206,5 +315,6 @@ const Policy policy_token_drop = {
   .summary = "the same, the rest dropped instead",
   .params = &token_drop_params,
   .build = index_build,
+  .write = token_write,
   INDEX_FUNCTIONS,
 };

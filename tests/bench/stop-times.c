@@ -159,15 +159,41 @@ end (Run *run)
 }
 
 static guint
-count_running (Run *run)
+count_running (Run *run, guint *ended)
 {
   GstStructure *stats = NULL;
   guint running = 0;
 
   g_object_get (run->decoder, "stats", &stats, NULL);
-  gst_structure_get_uint (stats, "running", &running);
+  gst_structure_get (stats, "running", G_TYPE_UINT, &running, "answers", G_TYPE_UINT, ended, NULL);
   gst_structure_free (stats);
   return running;
+}
+
+/* Asks, until an answer is under way: one may be over before anybody looks. */
+static void
+ask (Run *run, Moment moment)
+{
+  guint asked = 0, ended = 0, running;
+  GstMessage *message;
+
+  do {
+    if (asked == ended) {
+      char *id = NULL;
+
+      g_signal_emit_by_name (run->decoder, "ask", "What has to be seen to?", NULL, &id);
+      g_free (id);
+      asked++;
+    }
+    g_usleep (100);
+    running = count_running (run, &ended);
+  } while (running == 0 || (moment == ANSWERING && g_atomic_int_get (&run->pieces) < 3));
+  /* Into the first pass. */
+  if (moment == ASKING)
+    g_usleep (20000);
+  /* Of those that are over nobody needs to know. */
+  while ((message = gst_bus_pop (run->bus)) != NULL)
+    gst_message_unref (message);
 }
 
 /* Milliseconds until all is quiet. */
@@ -175,7 +201,6 @@ static double
 measure (const char *model, Moment moment, Way way, guint tokens)
 {
   GThread *thread;
-  char *id = NULL;
   gint64 begun;
   double ms;
   guint n = 0;
@@ -187,16 +212,8 @@ measure (const char *model, Moment moment, Way way, guint tokens)
     g_usleep (100);
   while (moment != LOADING && (guint) g_atomic_int_get (&run.tokens) < tokens)
     g_usleep (100);
-  if (moment >= ASKING) {
-    g_signal_emit_by_name (run.decoder, "ask", "What has to be seen to?", NULL, &id);
-    while (count_running (&run) == 0)
-      g_usleep (100);
-    while (moment == ANSWERING && g_atomic_int_get (&run.pieces) < 3)
-      g_usleep (100);
-    /* Into the first pass. */
-    if (moment == ASKING)
-      g_usleep (20000);
-  }
+  if (moment >= ASKING)
+    ask (&run, moment);
 
   begun = g_get_monotonic_time ();
   switch (way) {
@@ -210,7 +227,7 @@ measure (const char *model, Moment moment, Way way, guint tokens)
     g_atomic_int_set (&run.finished, TRUE);
     g_thread_join (g_steal_pointer (&thread));
     gst_pad_send_event (run.sink, gst_event_new_flush_stop (TRUE));
-    while (count_running (&run) > 0)
+    while (count_running (&run, &n) > 0)
       g_usleep (100);
     break;
   default:
@@ -219,7 +236,6 @@ measure (const char *model, Moment moment, Way way, guint tokens)
   }
   ms = (g_get_monotonic_time () - begun) / 1e3;
   g_atomic_int_set (&run.finished, TRUE);
-  g_free (id);
   if (thread != NULL && way == CANCEL)
     gst_element_set_state (run.pipeline, GST_STATE_NULL);
   if (thread != NULL)
