@@ -13,7 +13,7 @@
 #define SHORT_FILE                                                                                 \
   "DIR/cuda-short.gguf" /* the transcript is longer than what it was trained for                   \
                          */
-#define SHORT_CONTEXT 256
+#define SHORT_CONTEXT 128
 #define SMALL_FILE "DIR/cuda-small.gguf" /* its heads are not a device's */
 #define MIXED_OF(file, indexer, between, decoder)                                                  \
   "lycheetokenizer model=" file " ! lycheechunker detector=structure ! "                           \
@@ -80,8 +80,8 @@ static const Pair pairs[] = {
       MIXED ("cuda granularity=chunk", "", "cuda") "max-tokens=8 budget=128" },
   { "q8_0", MIXED ("cpu cache-type=q8_0", "", "cpu") "max-tokens=8",
       MIXED ("cuda cache-type=q8_0", "", "cuda") "max-tokens=8" },
-  { "packed", MIXED_OF (SHORT_FILE, "cpu", "", "cpu") "max-tokens=6",
-      MIXED_OF (SHORT_FILE, "cuda", "", "cuda") "max-tokens=6" },
+  { "packed", MIXED_OF (SHORT_FILE, "cpu", "", "cpu") "max-tokens=4 budget=120",
+      MIXED_OF (SHORT_FILE, "cuda", "", "cuda") "max-tokens=4 budget=120" },
   { "reads-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cpu", "", "cuda") "max-tokens=8" },
   { "answers-elsewhere", LINE ("cpu") "max-tokens=8", MIXED ("cuda", "", "cpu") "max-tokens=8" },
 };
