@@ -31,6 +31,7 @@ typedef struct {
   GDataInputStream *input;
   GCancellable *reading;
   gboolean quitting;
+  gboolean loading; /* said so */
   gboolean ended;
   GQueue later; /* lines of a standard input that is no terminal: asked at the end */
 
@@ -109,10 +110,12 @@ static void G_GNUC_PRINTF (2, 3) note (Chat *self, const char *format, ...)
 
 /* The transcript, in the streaming thread */
 
-/* Waits until it is time for what was said at @time. */
-static void
+/* Waits until it is time for what was said at @time. FALSE: nobody wants it any more. */
+static gboolean
 keep_pace (Chat *self, GstClockTime time)
 {
+  gboolean goes_on;
+
   g_mutex_lock (&self->lock);
   if (self->begun == 0) {
     self->begun = g_get_monotonic_time ();
@@ -124,7 +127,9 @@ keep_pace (Chat *self, GstClockTime time)
     while (!self->stopping && g_cond_wait_until (&self->changed, &self->lock, due)) {
     }
   }
+  goes_on = !self->stopping;
   g_mutex_unlock (&self->lock);
+  return goes_on;
 }
 
 static GstPadProbeReturn
@@ -135,8 +140,8 @@ on_line (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 
   GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
 
-  if (GST_BUFFER_PTS_IS_VALID (buffer))
-    keep_pace (self, GST_BUFFER_PTS (buffer));
+  if (GST_BUFFER_PTS_IS_VALID (buffer) && !keep_pace (self, GST_BUFFER_PTS (buffer)))
+    return GST_PAD_PROBE_DROP;
   if (gst_buffer_map (buffer, &map, GST_MAP_READ)) {
     g_autofree char *text = g_utf8_make_valid ((const char *) map.data, map.size);
     g_autofree char *time = program_format_time (GST_BUFFER_PTS (buffer), FALSE);
@@ -426,7 +431,12 @@ on_message (GstMessage *message, gpointer user_data)
 {
   Chat *self = user_data;
   guint64 behind = 0;
+  gboolean loading;
 
+  if (program_tells_of_loading (message, &loading) && loading && !self->loading) {
+    self->loading = TRUE;
+    note (self, "(The model is being loaded.)");
+  }
   if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
     return FALSE;
   if (gst_message_has_name (message, "lychee-answer")) {

@@ -106,6 +106,8 @@ program_parse (
   const GOptionEntry common[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &program->model,
         "Language model, a GGUF file (or: variable LYCHEE_MODEL)", "FILE" },
+    { "prefill", 0, 0, G_OPTION_ARG_STRING, &program->prefill,
+        "How to read the transcript: sparse (default) or dense", "MODE" },
     { "verbose", 'v', 0, G_OPTION_ARG_NONE, &program->verbose, "Say more about errors", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &only_version, "Say which version this is", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL,
@@ -138,6 +140,10 @@ program_parse (
     printf ("%s %s\n", program->name, PACKAGE_VERSION);
     return FALSE;
   }
+  if (program->prefill == NULL)
+    program->prefill = g_strdup ("sparse");
+  if (!g_str_equal (program->prefill, "sparse") && !g_str_equal (program->prefill, "dense"))
+    return program_refuse (program, "--prefill must be sparse or dense");
   return take_files (program, files) && take_question (program, limited);
 }
 
@@ -205,6 +211,19 @@ on_posted (GstBus *bus, GstMessage *message, gpointer user_data)
     return GST_BUS_PASS;
   gst_message_unref (message);
   return GST_BUS_DROP;
+}
+
+gboolean
+program_tells_of_loading (GstMessage *message, gboolean *loading)
+{
+  g_autofree char *code = NULL;
+  GstProgressType type;
+
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_PROGRESS)
+    return FALSE;
+  gst_message_parse_progress (message, &type, &code, NULL);
+  *loading = type == GST_PROGRESS_TYPE_START || type == GST_PROGRESS_TYPE_CONTINUE;
+  return g_str_equal (code, "model");
 }
 
 static gboolean
@@ -288,19 +307,24 @@ keep_input (Program *program)
   return NULL;
 }
 
-/* Gives @value to the elements of ours that have such a property. */
+/* Gives @value to the elements of ours that have such a property, which is text or has names for
+ * its values, and whose type's name begins with @type. */
 static void
-set_in_all (Program *program, const char *property, const char *value)
+set_in_all (Program *program, const char *type, const char *property, const char *value)
 {
   g_autoptr (GstIterator) elements = gst_bin_iterate_recurse (GST_BIN (program->pipeline));
   GValue item = G_VALUE_INIT;
 
   while (gst_iterator_next (elements, &item) == GST_ITERATOR_OK) {
     GObject *element = g_value_get_object (&item);
+    GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (element), property);
 
-    if (g_str_has_prefix (G_OBJECT_TYPE_NAME (element), "GstLychee") &&
-        g_object_class_find_property (G_OBJECT_GET_CLASS (element), property) != NULL)
-      g_object_set (element, property, value, NULL);
+    if (g_str_has_prefix (G_OBJECT_TYPE_NAME (element), type) && pspec != NULL) {
+      if (G_IS_PARAM_SPEC_STRING (pspec)) /* a file's name may not be UTF-8 */
+        g_object_set (element, property, value, NULL);
+      else
+        gst_util_set_object_arg (element, property, value);
+    }
     g_value_reset (&item);
   }
   g_value_unset (&item);
@@ -346,7 +370,8 @@ program_open (Program *program, const char *read, const char *rest)
     g_object_set (element, "location", location, NULL);
   }
   if (program->model != NULL)
-    set_in_all (program, "model", program->model);
+    set_in_all (program, "GstLychee", "model", program->model);
+  set_in_all (program, "GstLycheeIndexer", "prefill", program->prefill);
   program->loop = g_main_loop_new (NULL, FALSE);
   bus = gst_element_get_bus (program->pipeline);
   gst_bus_set_sync_handler (bus, on_posted, program, NULL);
@@ -405,6 +430,7 @@ program_close (Program *program)
   g_free (program->source);
   g_free (program->prompt);
   g_free (program->model);
+  g_free (program->prefill);
   g_mutex_clear (&program->console.lock);
   return program->status;
 }
