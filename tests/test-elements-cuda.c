@@ -46,11 +46,11 @@ read_and_ask (Chain *chain)
   g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_eos ()));
 }
 
-/* (transfer full): the message of the answer to the whole transcript */
+/* (transfer full): the message of the answer to the whole transcript, which holds no element */
 static GstMessage *
 answer (const char *line)
 {
-  GstMessage *message;
+  GstMessage *message, *said;
   Chain chain;
   char *text;
 
@@ -61,8 +61,10 @@ answer (const char *line)
   test_assert_same_answer (text, test_get_string (message, "text"));
   g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING));
   g_free (text);
+  said = gst_message_new_element (NULL, gst_structure_copy (gst_message_get_structure (message)));
+  gst_message_unref (message);
   test_chain_clear (&chain);
-  return message;
+  return said;
 }
 
 typedef struct {
