@@ -501,16 +501,22 @@ static gboolean
 split_string (LycheeJsonScanner *self, const char *at)
 {
   char *text = self->string->str;
-  char *quote = strrchr (text, self->quote);
-  char *from = quote;
+  char *quote = text + self->string->len;
+  char *from;
   g_autofree char *tail = NULL;
 
-  if (quote == NULL || quote[1] == '\0')
-    return FALSE;
-  for (const char *c = quote + 1; *c != '\0'; c++)
-    if (!g_ascii_isalnum (*c) && strchr ("_-$", *c) == NULL)
+  do {
+    if (quote == text || text + self->string->len - quote > MAX_KEY_LENGTH)
       return FALSE;
-  while (from > text && (g_ascii_isspace (from[-1]) || strchr ("{}[],", from[-1]) != NULL))
+    quote--;
+    if (!g_ascii_isalnum (*quote) && strchr ("_-$", *quote) == NULL && *quote != self->quote)
+      return FALSE;
+  } while (*quote != self->quote);
+  if (quote[1] == '\0')
+    return FALSE;
+  from = quote;
+  while (from > text && quote - from < MAX_PENDING_LENGTH &&
+         (g_ascii_isspace (from[-1]) || strchr ("{}[],", from[-1]) != NULL))
     from--;
   if (strcspn (from, "{,") >= (gsize) (quote - from))
     return FALSE;

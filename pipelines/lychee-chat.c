@@ -53,25 +53,6 @@ asked_free (gpointer data)
 
 /* Printing */
 
-static void
-begin_screen (Chat *self)
-{
-  struct winsize size;
-
-  if (!self->terminal || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
-    return;
-  /* All rows but the last scroll; the cursor stays in the last one. */
-  printf ("\033[1;%ur\033[%u;1H> ", size.ws_row - 1u, size.ws_row);
-  fflush (stdout);
-}
-
-static void
-end_screen (Chat *self)
-{
-  if (self->terminal)
-    printf ("\033[r\033[999;1H\n");
-}
-
 /* With the lock. */
 static void G_GNUC_PRINTF (3, 0)
     print (Chat *self, FILE *where, const char *format, va_list arguments)
@@ -106,6 +87,35 @@ static void G_GNUC_PRINTF (2, 3) note (Chat *self, const char *format, ...)
   print (self, self->notes, format, arguments);
   g_mutex_unlock (&self->lock);
   va_end (arguments);
+}
+
+/* What the program says of errors, among the other lines. */
+static void
+print_line (const char *line, gpointer user_data)
+{
+  note (user_data, "%s", line);
+}
+
+static void
+begin_screen (Chat *self)
+{
+  struct winsize size;
+
+  if (!self->terminal || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
+    return;
+  /* All rows but the last scroll; the cursor stays in the last one. */
+  printf ("\033[1;%ur\033[%u;1H> ", size.ws_row - 1u, size.ws_row);
+  fflush (stdout);
+  self->program.console.print = print_line;
+  self->program.console.user_data = self;
+}
+
+static void
+end_screen (Chat *self)
+{
+  self->program.console.print = NULL;
+  if (self->terminal)
+    printf ("\033[r\033[999;1H\n");
 }
 
 /* The transcript, in the streaming thread */
@@ -443,7 +453,7 @@ on_message (GstMessage *message, gpointer user_data)
     end_question (self, gst_message_get_structure (message));
   } else if (gst_message_has_name (message, "chat-ended")) {
     self->ended = TRUE;
-    if (program_check_words (&self->program))
+    if (self->program.status == 0 && program_check_words (&self->program))
       note (self, "(The transcript has ended.)");
     take_later_lines (self);
   } else if (gst_message_has_name (message, "lychee-behind")) {

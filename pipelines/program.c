@@ -162,10 +162,21 @@ find_fault (const char *path)
   return info.st_size == 0 ? "the file is empty" : NULL;
 }
 
+/* Which model was named, or NULL. */
+static const char *
+get_model (Program *program)
+{
+  const char *variable = g_getenv ("LYCHEE_MODEL");
+
+  if (program->model != NULL)
+    return program->model;
+  return variable != NULL && *variable != '\0' ? variable : NULL;
+}
+
 gboolean
 program_check (Program *program)
 {
-  const char *model = program->model != NULL ? program->model : g_getenv ("LYCHEE_MODEL");
+  const char *model = get_model (program);
   const char *fault;
 
   /* Where there is no standard output, the next file that is opened would be taken for it. */
@@ -174,7 +185,7 @@ program_check (Program *program)
   else if (program->file != NULL && !g_str_equal (program->file, "-") &&
            (fault = find_fault (program->file)) != NULL)
     program_fail (program, "%s: %s", program->file, fault);
-  else if (model != NULL && *model != '\0' && (fault = find_fault (model)) != NULL)
+  else if (model != NULL && (fault = find_fault (model)) != NULL)
     program_fail (program, "the model %s: %s (%s names it)", model, fault,
         program->model != NULL ? "--model" : "LYCHEE_MODEL");
   return program->status == 0;
@@ -182,12 +193,21 @@ program_check (Program *program)
 
 /* The pipeline */
 
+static gboolean
+is_ours (gpointer element)
+{
+  return g_str_has_prefix (G_OBJECT_TYPE_NAME (element), "GstLychee");
+}
+
 static void
 say_of_element (Program *program, const char *what, GstMessage *message, const GError *error)
 {
   g_autofree char *kind = g_strdup_printf ("%s: %s", program->name, what);
+  gboolean no_model = get_model (program) == NULL && is_ours (GST_MESSAGE_SRC (message)) &&
+                      g_error_matches (error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND);
 
-  console_say (&program->console, kind, "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+  console_say (&program->console, kind, "%s: %s%s", GST_MESSAGE_SRC_NAME (message), error->message,
+      no_model ? " (--model names one)" : "");
 }
 
 /* Where in the source an error came from. */
