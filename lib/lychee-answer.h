@@ -32,7 +32,7 @@ LYCHEE_API const char *lychee_finish_to_string (LycheeFinish finish);
  * @start: when it was said, in nanoseconds of stream time, or %LYCHEE_TIME_NONE
  * @end: until when, or %LYCHEE_TIME_NONE
  * @speaker: (nullable): who said it
- * @text: what was said
+ * @text: what was said, as the model read it: behind the name where another speaker begins
  * @weight: its share of the attention that question and answer paid to the transcript beyond what
  *   any question does; above 0, at most 1
  *

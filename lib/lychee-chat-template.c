@@ -15,7 +15,7 @@
  *
  * Tells the format by the control tokens that the template writes.
  *
- * Returns: the format, or %LYCHEE_CHAT_FORMAT_UNKNOWN
+ * Returns: the format, or %LYCHEE_CHAT_FORMAT_AUTO where it is none of these
  */
 LycheeChatFormat
 lychee_chat_format_detect (const char *template_source)
@@ -23,10 +23,10 @@ lychee_chat_format_detect (const char *template_source)
   const char *s = template_source;
 
   if (s == NULL)
-    return LYCHEE_CHAT_FORMAT_UNKNOWN;
+    return LYCHEE_CHAT_FORMAT_AUTO;
   if (strstr (s, "<|im_start|>") != NULL) {
     if (strstr (s, "<|im_end|>") == NULL)
-      return LYCHEE_CHAT_FORMAT_UNKNOWN;
+      return LYCHEE_CHAT_FORMAT_AUTO;
     if (strstr (s, "<|im_sep|>") != NULL)
       return LYCHEE_CHAT_FORMAT_PHI4;
     return strstr (s, "enable_thinking") != NULL && strstr (s, "</think>") != NULL
@@ -43,14 +43,14 @@ lychee_chat_format_detect (const char *template_source)
     return LYCHEE_CHAT_FORMAT_GEMMA;
   if (strstr (s, "[INST]") != NULL && strstr (s, "[/INST]") != NULL)
     return strstr (s, "<<SYS>>") != NULL ? LYCHEE_CHAT_FORMAT_LLAMA2 : LYCHEE_CHAT_FORMAT_MISTRAL;
-  return LYCHEE_CHAT_FORMAT_UNKNOWN;
+  return LYCHEE_CHAT_FORMAT_AUTO;
 }
 
 /**
  * lychee_chat_format_from_string:
  * @name: (nullable): "chatml", "llama2", ...
  *
- * Returns: the format of that nick, or %LYCHEE_CHAT_FORMAT_UNKNOWN
+ * Returns: the format of that nick, or %LYCHEE_CHAT_FORMAT_AUTO where there is none
  */
 LycheeChatFormat
 lychee_chat_format_from_string (const char *name)
@@ -60,10 +60,10 @@ lychee_chat_format_from_string (const char *name)
   LycheeChatFormat format;
 
   if (name == NULL)
-    return LYCHEE_CHAT_FORMAT_UNKNOWN;
+    return LYCHEE_CHAT_FORMAT_AUTO;
   enum_class = g_type_class_ref (LYCHEE_TYPE_CHAT_FORMAT);
   value = g_enum_get_value_by_nick (enum_class, name);
-  format = value != NULL ? (LycheeChatFormat) value->value : LYCHEE_CHAT_FORMAT_UNKNOWN;
+  format = value != NULL ? (LycheeChatFormat) value->value : LYCHEE_CHAT_FORMAT_AUTO;
   g_type_class_unref (enum_class);
   return format;
 }
@@ -225,7 +225,7 @@ mistral_space (LycheeTokenizer *tokenizer)
 
 /**
  * lychee_chat_format_append_prefix:
- * @format: a format that is not %LYCHEE_CHAT_FORMAT_UNKNOWN
+ * @format: a format that is not %LYCHEE_CHAT_FORMAT_AUTO
  * @tokenizer: the model's tokenizer
  * @system: (nullable): what the system says, plain text
  * @lead: (nullable): plain text before the transcript
@@ -241,7 +241,7 @@ lychee_chat_format_append_prefix (LycheeChatFormat format, LycheeTokenizer *toke
   Builder b;
   gint32 bos;
 
-  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_GRANITE);
+  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_AUTO && format <= LYCHEE_CHAT_FORMAT_GRANITE);
   g_return_if_fail (tokenizer != NULL && ids != NULL);
 
   bos = lychee_tokenizer_get_bos (tokenizer);
@@ -332,7 +332,7 @@ lychee_chat_format_append_prefix (LycheeChatFormat format, LycheeTokenizer *toke
 
 /**
  * lychee_chat_format_append_suffix:
- * @format: a format that is not %LYCHEE_CHAT_FORMAT_UNKNOWN
+ * @format: a format that is not %LYCHEE_CHAT_FORMAT_AUTO
  * @tokenizer: the model's tokenizer
  * @question: plain text
  * @ids: (element-type gint32): where the ids are appended
@@ -346,7 +346,7 @@ lychee_chat_format_append_suffix (
 {
   Builder b;
 
-  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_UNKNOWN && format <= LYCHEE_CHAT_FORMAT_GRANITE);
+  g_return_if_fail (format > LYCHEE_CHAT_FORMAT_AUTO && format <= LYCHEE_CHAT_FORMAT_GRANITE);
   g_return_if_fail (tokenizer != NULL && question != NULL && ids != NULL);
 
   builder_init (&b, tokenizer, ids);

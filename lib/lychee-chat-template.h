@@ -6,9 +6,9 @@
 
 G_BEGIN_DECLS
 
-/* Which format a GGUF's tokenizer.chat_template (Jinja source) is; UNKNOWN for NULL or another. */
+/* Which format a GGUF's tokenizer.chat_template (Jinja source) is; AUTO for NULL or another. */
 LYCHEE_API LycheeChatFormat lychee_chat_format_detect (const char *template_source);
-/* "chatml", "llama2", ...: the nick of the enum; UNKNOWN where it is none of them. */
+/* "chatml", "llama2", ...: the nick of the enum; AUTO where it is none of them. */
 LYCHEE_API LycheeChatFormat lychee_chat_format_from_string (const char *name);
 LYCHEE_API const char *lychee_chat_format_to_string (LycheeChatFormat format);
 

@@ -188,22 +188,23 @@ LYCHEE_API GType lychee_embedding_get_type (void);
 
 /**
  * LycheeChatFormat:
- * @LYCHEE_CHAT_FORMAT_UNKNOWN: none of the known ones
+ * @LYCHEE_CHAT_FORMAT_AUTO: the one of the model's file; what a session still has where that is
+ *   none of these
  * @LYCHEE_CHAT_FORMAT_PLAIN: no control tokens: base models
- * @LYCHEE_CHAT_FORMAT_CHATML: <|im_start|>role ... <|im_end|>
- * @LYCHEE_CHAT_FORMAT_LLAMA2: [INST] <<SYS>> ...
- * @LYCHEE_CHAT_FORMAT_LLAMA3: <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
- * @LYCHEE_CHAT_FORMAT_GEMMA: <start_of_turn>role ... <end_of_turn>
- * @LYCHEE_CHAT_FORMAT_MISTRAL: [INST] ... [/INST]
+ * @LYCHEE_CHAT_FORMAT_CHATML: `<|im_start|>role ... <|im_end|>`
+ * @LYCHEE_CHAT_FORMAT_LLAMA2: `[INST] <<SYS>> ... [/INST]`
+ * @LYCHEE_CHAT_FORMAT_LLAMA3: `<|start_header_id|>role<|end_header_id|> ... <|eot_id|>`
+ * @LYCHEE_CHAT_FORMAT_GEMMA: `<start_of_turn>role ... <end_of_turn>`
+ * @LYCHEE_CHAT_FORMAT_MISTRAL: `[INST] ... [/INST]`
  * @LYCHEE_CHAT_FORMAT_QWEN3: chatml, where the model is told not to think aloud
- * @LYCHEE_CHAT_FORMAT_PHI3: <|role|> ... <|end|>
- * @LYCHEE_CHAT_FORMAT_PHI4: <|im_start|>role<|im_sep|> ... <|im_end|>
- * @LYCHEE_CHAT_FORMAT_GRANITE: <|start_of_role|>role<|end_of_role|> ... <|end_of_text|>
+ * @LYCHEE_CHAT_FORMAT_PHI3: `<|role|> ... <|end|>`
+ * @LYCHEE_CHAT_FORMAT_PHI4: `<|im_start|>role<|im_sep|> ... <|im_end|>`
+ * @LYCHEE_CHAT_FORMAT_GRANITE: `<|start_of_role|>role<|end_of_role|> ... <|end_of_text|>`
  *
  * How a model was trained to be spoken to.
  */
 typedef enum {
-  LYCHEE_CHAT_FORMAT_UNKNOWN,
+  LYCHEE_CHAT_FORMAT_AUTO,
   LYCHEE_CHAT_FORMAT_PLAIN,
   LYCHEE_CHAT_FORMAT_CHATML,
   LYCHEE_CHAT_FORMAT_LLAMA2,

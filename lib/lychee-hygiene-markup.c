@@ -262,6 +262,8 @@ take_tag (Strip *strip, const char *at)
     return comment_end + 3 - at;
   if (length > MAX_TAG_LENGTH || *end != '>')
     return 0;
+  if (closing && name == end)
+    return length;
   if (g_ascii_isdigit (*name) && strspn (name, "0123456789:.") == (gsize) (end - name))
     return memchr (name, ':', end - name) != NULL ? length : 0; /* a time within the cue */
   while (name_length < 16 && (g_ascii_isalnum (name[name_length]) || name[name_length] == '-'))

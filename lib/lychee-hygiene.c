@@ -498,7 +498,7 @@ pass_speakers (LycheeHygiene *self, LycheeCue *cue, gboolean line_start, GPtrArr
   }
 }
 
-/* Whether a cue with the same time and text has been. */
+/* Whether a cue with the same beginning and text has been. */
 static gboolean
 is_duplicate (LycheeHygiene *self, const LycheeCue *cue)
 {
@@ -510,7 +510,7 @@ is_duplicate (LycheeHygiene *self, const LycheeCue *cue)
     self->n_recent = 0;
   }
   for (guint i = 0; i < self->n_recent; i++)
-    if (self->recent[i]->end == cue->end && strcmp (self->recent[i]->text, cue->text) == 0 &&
+    if (strcmp (self->recent[i]->text, cue->text) == 0 &&
         g_strcmp0 (self->recent[i]->speaker, cue->speaker) == 0)
       return TRUE;
   if (self->n_recent < N_RECENT)

@@ -255,7 +255,7 @@ parse_description (GVariant *meta, Description *d)
   g_variant_lookup (meta, "limited", "b", &d->limited);
   g_variant_lookup (meta, "local-begin", "u", &d->extent.local_begin);
   return is_value (LYCHEE_TYPE_CHAT_FORMAT, d->template) &&
-         d->template != LYCHEE_CHAT_FORMAT_UNKNOWN &&
+         d->template != LYCHEE_CHAT_FORMAT_AUTO &&
          is_value (LYCHEE_TYPE_GRANULARITY, d->granularity) && d->sinks <= 65536 &&
          d->window <= 65536 && d->max_context > 0 && d->max_context <= 1u << 24 &&
          d->extent.length > 0;

@@ -111,7 +111,7 @@ lychee_session_constructed (GObject *object)
   G_OBJECT_CLASS (lychee_session_parent_class)->constructed (object);
   g_return_if_fail (s->model != NULL);
 
-  if (s->template == LYCHEE_CHAT_FORMAT_UNKNOWN)
+  if (s->template == LYCHEE_CHAT_FORMAT_AUTO)
     s->template = lychee_chat_format_detect (lychee_model_get_chat_template (s->model));
   s->memory_available = lychee_memory_get_available ("");
   lychee_session_make_cache (s);
@@ -328,11 +328,11 @@ lychee_session_class_init (LycheeSessionClass *klass)
   /**
    * LycheeSession:template:
    *
-   * Chat template; unknown: the one in the model file.
+   * Chat template; auto: the one in the model file.
    */
-  props[PROP_TEMPLATE] = g_param_spec_enum ("template", "Template",
-      "Chat template; unknown: the one in the model file", LYCHEE_TYPE_CHAT_FORMAT,
-      LYCHEE_CHAT_FORMAT_UNKNOWN, flags);
+  props[PROP_TEMPLATE] =
+      g_param_spec_enum ("template", "Template", "Chat template; auto: the one in the model file",
+          LYCHEE_TYPE_CHAT_FORMAT, LYCHEE_CHAT_FORMAT_AUTO, flags);
   /**
    * LycheeSession:system-prompt:
    *
@@ -838,7 +838,7 @@ lychee_session_check_ready (LycheeSession *s, GError **error)
         lychee_model_get_path (s->model), lychee_model_get_head_dim (s->model));
     return FALSE;
   }
-  if (template != LYCHEE_CHAT_FORMAT_UNKNOWN)
+  if (template != LYCHEE_CHAT_FORMAT_AUTO)
     return open_backend (s, cache, error) && lychee_session_check_memory (s, cache, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral, qwen3, phi3, "

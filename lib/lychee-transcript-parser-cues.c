@@ -179,9 +179,8 @@ begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
   self->open = TRUE;
   self->start = start;
   self->end = end;
-  while (*rest == ' ' || *rest == '\t')
-    rest++;
-  if (!lychee_transcript_is_blank (rest, strlen (rest)) && !lychee_transcript_is_settings (rest))
+  rest = lychee_transcript_skip_settings (rest);
+  if (!lychee_transcript_is_blank (rest, strlen (rest)))
     append_line (self, rest);
 }
 
@@ -217,6 +216,10 @@ cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
   if (!blank && lychee_transcript_parse_times (line, &start, &end, &rest)) {
     self->state = STATE_BODY;
     self->n_braces = 0;
+    /* WebVTT without its header: SubRip has commas. */
+    if (self->n_cues == 0 && !self->webvtt)
+      self->webvtt =
+          memchr (line, '.', rest - line) != NULL && memchr (line, ',', rest - line) == NULL;
     begin_cue (self, start, end, rest);
     return;
   }

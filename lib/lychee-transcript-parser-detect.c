@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "lychee-transcript-parser-json-keys.h"
 #include "lychee-transcript-parser-private.h"
 
 #include "lychee-hygiene-private.h"
@@ -139,6 +140,24 @@ skip_before_json (const char *at, const char *end)
   return next;
 }
 
+/* Whether a key without quotes is at @at, one of those that recognisers have: as detect_json(). */
+static LycheeTranscriptFormat
+detect_key (const char *at, const char *end, gboolean at_end)
+{
+  const char *stop = at;
+  g_autofree char *key = NULL;
+  LycheeJsonUnit unit;
+
+  while (stop < end && stop - at < 32 && (g_ascii_isalnum (*stop) || *stop == '_'))
+    stop++;
+  if (stop == end)
+    return at_end ? LYCHEE_TRANSCRIPT_FORMAT_TEXT : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
+  key = g_strndup (at, stop - at);
+  return *stop == ':' && lychee_json_key_lookup (key, &unit) != LYCHEE_JSON_KEY_NONE
+             ? LYCHEE_TRANSCRIPT_FORMAT_JSON
+             : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+}
+
 /* What a bracket or brace at @at shows: JSON, TEXT, or AUTO where more is needed to tell. */
 static LycheeTranscriptFormat
 detect_json (const char *at, const char *end, gboolean at_end)
@@ -150,7 +169,7 @@ detect_json (const char *at, const char *end, gboolean at_end)
     return at_end ? LYCHEE_TRANSCRIPT_FORMAT_JSON : LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   if (open == '{')
     return strchr ("\"'}", *next) != NULL ? LYCHEE_TRANSCRIPT_FORMAT_JSON
-                                          : LYCHEE_TRANSCRIPT_FORMAT_TEXT;
+                                          : detect_key (next, end, at_end);
   switch (*next) {
   case '{':
     return LYCHEE_TRANSCRIPT_FORMAT_JSON;

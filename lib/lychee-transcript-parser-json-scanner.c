@@ -501,16 +501,22 @@ static gboolean
 split_string (LycheeJsonScanner *self, const char *at)
 {
   char *text = self->string->str;
-  char *quote = strrchr (text, self->quote);
-  char *from = quote;
+  char *quote = text + self->string->len;
+  char *from;
   g_autofree char *tail = NULL;
 
-  if (quote == NULL || quote[1] == '\0')
-    return FALSE;
-  for (const char *c = quote + 1; *c != '\0'; c++)
-    if (!g_ascii_isalnum (*c) && strchr ("_-$", *c) == NULL)
+  do {
+    if (quote == text || text + self->string->len - quote > MAX_KEY_LENGTH)
       return FALSE;
-  while (from > text && (g_ascii_isspace (from[-1]) || strchr ("{}[],", from[-1]) != NULL))
+    quote--;
+    if (!g_ascii_isalnum (*quote) && strchr ("_-$", *quote) == NULL && *quote != self->quote)
+      return FALSE;
+  } while (*quote != self->quote);
+  if (quote[1] == '\0')
+    return FALSE;
+  from = quote;
+  while (from > text && quote - from < MAX_PENDING_LENGTH &&
+         (g_ascii_isspace (from[-1]) || strchr ("{}[],", from[-1]) != NULL))
     from--;
   if (strcspn (from, "{,") >= (gsize) (quote - from))
     return FALSE;
@@ -632,6 +638,21 @@ lychee_json_scanner_push (LycheeJsonScanner *scanner, const char *text, gsize le
   locate (scanner, text + length);
 }
 
+/* Of a string that nobody closed, what closes the object that it is in, and all around. */
+static void
+cut_closing (GString *string)
+{
+  gsize length = string->len;
+  gsize end = length;
+
+  while (length > 0 &&
+         (g_ascii_isspace (string->str[length - 1]) || strchr ("}],", string->str[length - 1])))
+    if (string->str[--length] == '}')
+      end = length;
+  if (end < string->len)
+    g_string_truncate (string, length);
+}
+
 void
 lychee_json_scanner_finish (LycheeJsonScanner *scanner)
 {
@@ -647,8 +668,11 @@ lychee_json_scanner_finish (LycheeJsonScanner *scanner)
   if (scanner->depth > 0 || scanner->passed > 0)
     note_fault (scanner, nothing,
         in_string ? "it ends here, within a string" : "it ends here, before all is closed");
-  if (in_string && !scanner->is_key)
+  if (in_string && !scanner->is_key) {
+    if (scanner->passed == 0)
+      cut_closing (scanner->string);
     end_string (scanner);
+  }
   scanner->state = STATE_VALUE;
   scanner->passed = 0;
   while (scanner->depth > 0)

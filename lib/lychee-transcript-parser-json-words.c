@@ -18,7 +18,7 @@
 /* Seconds since 1970, of dates from 2001 to 2096. */
 #define MIN_DATE 1e9
 #define MAX_DATE 4e9
-#define MAX_TURNS 131072
+#define MAX_TURNS 32768
 
 typedef struct {
   char *text;
@@ -40,8 +40,7 @@ typedef struct {
 } Turn;
 
 struct _LycheeJsonTurns {
-  GArray *array; /* of Turn */
-  gboolean sorted;
+  GArray *array; /* of Turn, in order of their times, the speaker another than before */
 };
 
 /* "PT1H2M3.5S" (ISO 8601) */
@@ -185,42 +184,14 @@ lychee_json_turns_free (LycheeJsonTurns *turns)
   g_free (turns);
 }
 
-void
-lychee_json_turns_add (LycheeJsonTurns *turns, const LycheeJsonTime *start, const char *speaker)
+/* The turns that begin until @time, as written. */
+static guint
+count_turns (LycheeJsonTurns *turns, const LycheeJsonTime *time, gboolean milliseconds)
 {
-  Turn turn = { *start, NULL };
-
-  if (turns->array->len >= MAX_TURNS)
-    return;
-  turn.speaker = g_strdup (speaker);
-  g_array_append_val (turns->array, turn);
-  turns->sorted = FALSE;
-}
-
-gboolean
-lychee_json_turns_is_empty (LycheeJsonTurns *turns)
-{
-  return turns->array->len == 0;
-}
-
-static int
-compare_turns (gconstpointer a, gconstpointer b)
-{
-  double difference = ((const Turn *) a)->start.value - ((const Turn *) b)->start.value;
-
-  return difference < 0 ? -1 : difference > 0;
-}
-
-/* (nullable): who had begun to speak last, at @seconds. */
-static const char *
-find_speaker (LycheeJsonTurns *turns, double seconds, gboolean milliseconds)
-{
+  double seconds = to_seconds (time, milliseconds);
   guint from = 0;
   guint to = turns->array->len;
 
-  if (!turns->sorted)
-    g_array_sort (turns->array, compare_turns);
-  turns->sorted = TRUE;
   while (from < to) {
     guint middle = from + (to - from) / 2;
 
@@ -229,7 +200,36 @@ find_speaker (LycheeJsonTurns *turns, double seconds, gboolean milliseconds)
     else
       to = middle;
   }
-  return from > 0 ? g_array_index (turns->array, Turn, from - 1).speaker : NULL;
+  return from;
+}
+
+void
+lychee_json_turns_add (LycheeJsonTurns *turns, const LycheeJsonTime *start, const char *speaker)
+{
+  guint at = count_turns (turns, start, FALSE);
+  Turn turn = { *start, NULL };
+
+  if (turns->array->len >= MAX_TURNS ||
+      (at > 0 && strcmp (g_array_index (turns->array, Turn, at - 1).speaker, speaker) == 0))
+    return;
+  turn.speaker = g_strdup (speaker);
+  g_array_insert_val (turns->array, at, turn);
+}
+
+gboolean
+lychee_json_turns_is_empty (LycheeJsonTurns *turns)
+{
+  return turns->array->len == 0;
+}
+
+/* (nullable): who had begun to speak last, at @seconds. */
+static const char *
+find_speaker (LycheeJsonTurns *turns, double seconds, gboolean milliseconds)
+{
+  LycheeJsonTime time = { seconds, LYCHEE_JSON_SECONDS, TRUE };
+  guint n = count_turns (turns, &time, milliseconds);
+
+  return n > 0 ? g_array_index (turns->array, Turn, n - 1).speaker : NULL;
 }
 
 void

@@ -51,8 +51,8 @@ gboolean lychee_transcript_parse_time (const char **text, guint64 *time);
  * read of them, else LYCHEE_TIME_NONE; @rest: what follows. */
 gboolean lychee_transcript_parse_times (
     const char *line, guint64 *start, guint64 *end, const char **rest);
-/* Whether all of @rest, which is behind a cue's times, is about where the cue is shown. */
-gboolean lychee_transcript_is_settings (const char *rest);
+/* Over what is about where the cue is shown, in @rest, which is behind a cue's times. */
+const char *lychee_transcript_skip_settings (const char *rest);
 
 /* Order: lychee-transcript-parser-order.c. */
 

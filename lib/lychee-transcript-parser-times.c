@@ -146,26 +146,50 @@ lychee_transcript_parse_time (const char **text, guint64 *time)
   return TRUE;
 }
 
-/* Whether all behind the times are settings of where the cue is shown; a broken one is no speech.
- */
-gboolean
-lychee_transcript_is_settings (const char *rest)
+/* What is said behind the settings of where a cue is shown, "" where nothing is: a word or two
+ * behind settings is a broken one rather than speech, as long as it could be one. */
+const char *
+lychee_transcript_skip_settings (const char *rest)
 {
   static const char *const names[] = {
     "align:", "line:", "position:", "region:", "size:", "vertical:"
   };
-  g_auto (GStrv) words = g_strsplit_set (rest, " \t", -1);
+  const char *at = rest + strspn (rest, " \t");
+  const char *speech = at;
+  gboolean known = FALSE;
+  guint n_words = 0;
 
-  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
-    if (g_str_has_prefix (rest, names[i]))
-      return TRUE;
-  for (guint i = 0; words[i] != NULL; i++) {
-    const char *colon = strchr (words[i], ':');
+  while (*at != '\0') {
+    gsize length = strcspn (at, " \t");
+    const char *colon = memchr (at, ':', length);
+    gboolean name = FALSE;
 
-    if (*words[i] != '\0' && (colon == NULL || colon == words[i] || colon[1] == '\0'))
-      return FALSE;
+    for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+      name |= g_str_has_prefix (at, names[i]);
+    known |= name;
+    if (colon == NULL || !g_ascii_isalpha (*at) || (colon + 1 == at + length && !name))
+      break;
+    at += length;
+    at += strspn (at, " \t");
+    if (name && colon + 1 == at - 1) { /* "align: center" */
+      at += strcspn (at, " \t");
+      at += strspn (at, " \t");
+    }
+    if (known)
+      speech = at;
   }
-  return TRUE;
+  if (*at == '\0')
+    return at;
+  for (; known && *at != '\0' && n_words <= 2; n_words++) {
+    gsize length = strcspn (at, " \t");
+
+    for (gsize i = 0; i < length; i++)
+      if (!g_ascii_islower (at[i]) && !g_ascii_isdigit (at[i]) && strchr ("-+%:.,", at[i]) == NULL)
+        return speech;
+    at += length;
+    at += strspn (at, " \t");
+  }
+  return known && *at == '\0' ? at : speech;
 }
 
 /* What is between two times. */
@@ -268,7 +292,7 @@ pass_broken_time (const char **text)
   const char *behind = skip_spaces (at + length);
 
   if (*at == '\0' || looks_like_time (at, length) || *behind == '\0' ||
-      lychee_transcript_is_settings (behind)) {
+      *lychee_transcript_skip_settings (behind) == '\0') {
     *text = behind;
     return TRUE;
   }
@@ -341,6 +365,24 @@ skip_number (const char *line)
                                                                                           : line;
 }
 
+/* Past what is left of a time behind a fault in its fraction, as in "00:00:01.0x2"; a word that
+ * nobody put a space before is none. */
+static const char *
+skip_remnant (const char *at)
+{
+  gsize length = strcspn (at, " \t");
+  guint n_letters = 0;
+  gboolean digits = FALSE;
+
+  for (gsize i = 0; i < length; i++) {
+    n_letters += g_ascii_isalpha (at[i]);
+    digits |= g_ascii_isdigit (at[i]);
+    if ((guchar) at[i] >= 128)
+      return at;
+  }
+  return length <= 3 && n_letters <= 1 && (digits || n_letters == 0) ? at + length : at;
+}
+
 /* A line is one of times if a time begins it, behind a number at most, and then comes an arrow and
  * another: what is before an arrow in speech begins with a word. The less the arrow is one, the
  * more must the times look like no speech. A broken time is one that has digits and no words. In
@@ -370,9 +412,10 @@ lychee_transcript_parse_times (const char *line, guint64 *start, guint64 *end, c
     if (*skip_spaces (at) != close)
       return FALSE;
     at = skip_spaces (at) + 1;
-  } else if (*at != '\0' && *at != '<' && !g_unichar_isspace (g_utf8_get_char (at)) &&
-             !(second.n_groups == 3 && second.fraction)) { /* "00:0x" */
-    return parse_broken (line, start, end, rest);
+  } else if (*at != '\0' && *at != '<' && !g_unichar_isspace (g_utf8_get_char (at))) {
+    if (second.n_groups != 3 || !second.fraction) /* "00:0x" */
+      return parse_broken (line, start, end, rest);
+    at = skip_remnant (at);
   }
 
   if (link == LINK_PROPER)

@@ -15,6 +15,7 @@ void
 console_say_args (Console *console, const char *kind, const char *format, va_list arguments)
 {
   g_autofree char *text = g_strdup_vprintf (format, arguments);
+  g_autofree char *line = g_strconcat (kind, g_strdelimit (text, "\n\r", ' '), NULL);
 
   g_mutex_lock (&console->lock);
   console_close_line (console);
@@ -23,7 +24,10 @@ console_say_args (Console *console, const char *kind, const char *format, va_lis
     fputc ('\n', console->err);
     console->answer_last = '\n';
   }
-  fprintf (console->err, "%s%s\n", kind, g_strdelimit (text, "\n\r", ' '));
+  if (console->print != NULL)
+    console->print (line, console->user_data);
+  else
+    fprintf (console->err, "%s\n", line);
   g_mutex_unlock (&console->lock);
 }
 

@@ -9,6 +9,9 @@
  * same terminal. Any thread may say something. */
 typedef struct {
   FILE *err;
+  /* (nullable) Prints a line another way than to @err. */
+  void (*print) (const char *line, gpointer user_data);
+  gpointer user_data;
   const char *line_end; /* what ends an unfinished line, or takes it away */
   GMutex lock;          /* for what follows */
   gboolean line_open;   /* the terminal shows an unfinished line */

@@ -3,8 +3,9 @@
 /* Follows a file that somebody else writes, line by line, and prints a summary of what is new every
  * few minutes. Nothing here blocks: reading and answering go on side by side.
  *
- *     example-follow --every 5 --model model.gguf meeting.txt */
+ *     example-follow --interval 5 --model model.gguf meeting.txt */
 
+#include <locale.h>
 #include <string.h>
 
 #include <glib-unix.h>
@@ -22,6 +23,7 @@ typedef struct {
   gboolean news;      /* since then */
   gboolean answering;
   int left; /* summaries to print, or -1 */
+  int max_tokens;
   int status;
 } Follow;
 
@@ -87,7 +89,7 @@ on_flushed (GObject *source, GAsyncResult *result, gpointer user_data)
   g_print ("[%s] ", clock ? clock : "?");
   question = lychee_question_new ("Summarize what was said in two sentences.");
   lychee_question_set_range (question, f->from, LYCHEE_TIME_NONE);
-  lychee_question_set_max_tokens (question, 120);
+  lychee_question_set_max_tokens (question, f->max_tokens);
   lychee_session_ask_async (f->session, question, show, NULL, NULL, f->stop, on_answer, f);
 }
 
@@ -173,29 +175,39 @@ on_signal (gpointer user_data)
 int
 main (int argc, char **argv)
 {
-  double every = 5;
+  double interval = 5;
   int count = -1;
   g_autofree char *path = g_strdup (g_getenv ("LYCHEE_MODEL"));
   g_auto (GStrv) files = NULL;
   g_autoptr (GError) error = NULL;
   g_autoptr (GFile) file = NULL;
-  Follow f = { 0 };
+  Follow f = { .max_tokens = 120 };
   const GOptionEntry options[] = {
-    { "every", 'e', 0, G_OPTION_ARG_DOUBLE, &every, "Minutes between summaries (5)", "MINUTES" },
+    { "interval", 'i', 0, G_OPTION_ARG_DOUBLE, &interval, "Minutes between summaries (5)",
+        "MINUTES" },
     { "count", 'c', 0, G_OPTION_ARG_INT, &count, "End after so many summaries", "N" },
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, "A GGUF file ($LYCHEE_MODEL)", "FILE" },
+    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &f.max_tokens, "Longest summary, in tokens (120)",
+        "N" },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path,
+        "Language model, a GGUF file (or: variable LYCHEE_MODEL)", "FILE" },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE" },
     { NULL },
   };
   g_autoptr (GOptionContext) context = g_option_context_new (NULL);
 
+  setlocale (LC_ALL, ""); /* g_print() writes in its encoding */
   g_option_context_add_main_entries (context, options, NULL);
   if (!g_option_context_parse (context, &argc, &argv, &error)) {
     g_printerr ("example-follow: error: %s\n", error->message);
     return 2;
   }
-  if (path == NULL || files == NULL || g_strv_length (files) != 1 || !(every > 0)) {
-    g_printerr ("example-follow: error: name a model and one file; see --help\n");
+  if (path == NULL || *path == '\0' || files == NULL || g_strv_length (files) != 1 ||
+      !(interval > 0) || f.max_tokens < 0) {
+    g_printerr ("example-follow: error: %s\n",
+        path == NULL || *path == '\0' ? "name a model: --model or LYCHEE_MODEL"
+        : !(interval > 0)             ? "--interval must be more than 0"
+        : f.max_tokens < 0            ? "--max-tokens must be 0 or more"
+                                      : "name one file to follow; --help says more");
     return 2;
   }
   file = g_file_new_for_commandline_arg (files[0]);
@@ -213,7 +225,7 @@ main (int argc, char **argv)
   f.stop = g_cancellable_new ();
   f.loop = g_main_loop_new (NULL, FALSE);
   g_unix_signal_add (SIGINT, on_signal, &f);
-  g_timeout_add ((guint) MAX (1, every * 60000), on_interval, &f);
+  g_timeout_add ((guint) MAX (1, interval * 60000), on_interval, &f);
   lychee_model_new_async (path, f.stop, on_loaded, &f);
   g_main_loop_run (f.loop);
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Shows a transcript that scrolls as it is read, and colours it by what the running answer attends to.
 
-    example-window.py --model model.gguf --question "What was decided?" meeting.txt
+    example-window.py --model model.gguf --prompt "What was decided?" meeting.txt
 
 Each chunk is coloured by its share of the attention that question and answer pay to the transcript: the
 darker, the more. Colours change while the answer is written. A new question may be typed at any time. Answers
@@ -39,6 +39,7 @@ class Window(Gtk.ApplicationWindow):
     def __init__(self, application, arguments):
         super().__init__(application=application, title="Lychee", default_width=760, default_height=560)
         self.arguments = arguments
+        self.lines = arguments.lines
         self.session = None
         self.asking = 0
         self.places = []  # of each chunk that is shown: its position in tokens, where its text begins and ends
@@ -52,7 +53,7 @@ class Window(Gtk.ApplicationWindow):
         self.end = self.text.create_mark(None, self.text.get_end_iter(), False)
         scrolled = Gtk.ScrolledWindow(child=self.view, vexpand=True)
 
-        self.entry = Gtk.Entry(text=arguments.question, placeholder_text="Ask about what was said")
+        self.entry = Gtk.Entry(text=arguments.prompt, placeholder_text="Ask about what was said")
         self.entry.connect("activate", lambda entry: self.ask())
         self.answer = Gtk.Label(wrap=True, xalign=0, selectable=True, wrap_mode=Pango.WrapMode.WORD_CHAR)
         box = Gtk.Box(orientation=Gtk.Orientation.VERTICAL, spacing=8, margin_top=8, margin_bottom=8,
@@ -63,6 +64,7 @@ class Window(Gtk.ApplicationWindow):
         Lychee.Model.new_async(arguments.model, None, self.on_loaded)
 
     def fail(self, error):
+        self.arguments.failed = True
         self.answer.set_text(error.message)
         print(f"example-window.py: error: {error.message}", file=sys.stderr)
 
@@ -72,8 +74,6 @@ class Window(Gtk.ApplicationWindow):
         except GLib.Error as error:
             self.fail(error)
             return
-        with open(self.arguments.transcript, encoding="utf-8") as transcript:
-            self.lines = transcript.readlines()
         self.read_next()
 
     def read_next(self):
@@ -116,7 +116,7 @@ class Window(Gtk.ApplicationWindow):
             return
         self.asking += 1
         self.answer.set_text("")
-        question = Lychee.Question(prompt=self.entry.get_text(), max_tokens=80, evidence=24)
+        question = Lychee.Question(prompt=self.entry.get_text(), max_tokens=self.arguments.max_tokens, evidence=24)
         asking = self.asking
 
         def on_piece(piece, *_):
@@ -155,16 +155,27 @@ class Window(Gtk.ApplicationWindow):
 
 def main():
     parser = argparse.ArgumentParser(description="Shows what the answers about a transcript rest on.")
-    parser.add_argument("--model", default=os.environ.get("LYCHEE_MODEL"), help="a GGUF file ($LYCHEE_MODEL)")
-    parser.add_argument("--question", default="What was decided?", help="asked when all is read")
+    parser.add_argument("-m", "--model", default=os.environ.get("LYCHEE_MODEL"), metavar="FILE",
+                        help="language model, a GGUF file (or: variable LYCHEE_MODEL)")
+    parser.add_argument("-p", "--prompt", default="What was decided?", metavar="TEXT",
+                        help="what to ask when all is read")
+    parser.add_argument("-n", "--max-tokens", type=int, default=80, metavar="N", help="longest answer, in tokens (80)")
     parser.add_argument("transcript", metavar="FILE")
     arguments = parser.parse_args()
     if not arguments.model:
         parser.error("name a model: --model or LYCHEE_MODEL")
+    if arguments.max_tokens < 0:
+        parser.error("--max-tokens must be 0 or more")
+    try:
+        with open(arguments.transcript, encoding="utf-8") as transcript:
+            arguments.lines = transcript.readlines()
+    except (OSError, UnicodeError) as error:
+        sys.exit(f"example-window.py: error: {arguments.transcript}: {getattr(error, 'strerror', None) or error}")
 
+    arguments.failed = False
     application = Gtk.Application(flags=Gio.ApplicationFlags.NON_UNIQUE)
     application.connect("activate", lambda application: Window(application, arguments).present())
-    return application.run([])
+    return application.run([]) or arguments.failed
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ typedef struct {
   GDataInputStream *input;
   GCancellable *reading;
   gboolean quitting;
+  gboolean loading; /* said so */
   gboolean ended;
   GQueue later; /* lines of a standard input that is no terminal: asked at the end */
 
@@ -51,25 +52,6 @@ asked_free (gpointer data)
 }
 
 /* Printing */
-
-static void
-begin_screen (Chat *self)
-{
-  struct winsize size;
-
-  if (!self->terminal || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
-    return;
-  /* All rows but the last scroll; the cursor stays in the last one. */
-  printf ("\033[1;%ur\033[%u;1H> ", size.ws_row - 1u, size.ws_row);
-  fflush (stdout);
-}
-
-static void
-end_screen (Chat *self)
-{
-  if (self->terminal)
-    printf ("\033[r\033[999;1H\n");
-}
 
 /* With the lock. */
 static void G_GNUC_PRINTF (3, 0)
@@ -107,12 +89,43 @@ static void G_GNUC_PRINTF (2, 3) note (Chat *self, const char *format, ...)
   va_end (arguments);
 }
 
+/* What the program says of errors, among the other lines. */
+static void
+print_line (const char *line, gpointer user_data)
+{
+  note (user_data, "%s", line);
+}
+
+static void
+begin_screen (Chat *self)
+{
+  struct winsize size;
+
+  if (!self->terminal || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
+    return;
+  /* All rows but the last scroll; the cursor stays in the last one. */
+  printf ("\033[1;%ur\033[%u;1H> ", size.ws_row - 1u, size.ws_row);
+  fflush (stdout);
+  self->program.console.print = print_line;
+  self->program.console.user_data = self;
+}
+
+static void
+end_screen (Chat *self)
+{
+  self->program.console.print = NULL;
+  if (self->terminal)
+    printf ("\033[r\033[999;1H\n");
+}
+
 /* The transcript, in the streaming thread */
 
-/* Waits until it is time for what was said at @time. */
-static void
+/* Waits until it is time for what was said at @time. FALSE: nobody wants it any more. */
+static gboolean
 keep_pace (Chat *self, GstClockTime time)
 {
+  gboolean goes_on;
+
   g_mutex_lock (&self->lock);
   if (self->begun == 0) {
     self->begun = g_get_monotonic_time ();
@@ -124,7 +137,9 @@ keep_pace (Chat *self, GstClockTime time)
     while (!self->stopping && g_cond_wait_until (&self->changed, &self->lock, due)) {
     }
   }
+  goes_on = !self->stopping;
   g_mutex_unlock (&self->lock);
+  return goes_on;
 }
 
 static GstPadProbeReturn
@@ -135,8 +150,8 @@ on_line (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
 
   GstBuffer *buffer = GST_PAD_PROBE_INFO_BUFFER (info);
 
-  if (GST_BUFFER_PTS_IS_VALID (buffer))
-    keep_pace (self, GST_BUFFER_PTS (buffer));
+  if (GST_BUFFER_PTS_IS_VALID (buffer) && !keep_pace (self, GST_BUFFER_PTS (buffer)))
+    return GST_PAD_PROBE_DROP;
   if (gst_buffer_map (buffer, &map, GST_MAP_READ)) {
     g_autofree char *text = g_utf8_make_valid ((const char *) map.data, map.size);
     g_autofree char *time = program_format_time (GST_BUFFER_PTS (buffer), FALSE);
@@ -426,14 +441,19 @@ on_message (GstMessage *message, gpointer user_data)
 {
   Chat *self = user_data;
   guint64 behind = 0;
+  gboolean loading;
 
+  if (program_tells_of_loading (message, &loading) && loading && !self->loading) {
+    self->loading = TRUE;
+    note (self, "(The model is being loaded.)");
+  }
   if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
     return FALSE;
   if (gst_message_has_name (message, "lychee-answer")) {
     end_question (self, gst_message_get_structure (message));
   } else if (gst_message_has_name (message, "chat-ended")) {
     self->ended = TRUE;
-    if (program_check_words (&self->program))
+    if (self->program.status == 0 && program_check_words (&self->program))
       note (self, "(The transcript has ended.)");
     take_later_lines (self);
   } else if (gst_message_has_name (message, "lychee-behind")) {

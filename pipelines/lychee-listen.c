@@ -182,9 +182,9 @@ print_pipeline (Program *program)
       file != NULL ? "filesrc location=" : "autoaudiosrc", file != NULL ? file : "",
       file != NULL ? " ! decodebin" : "");
   fprintf (stderr,
-      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
+      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
       "    ! lycheedecoder prompt=%s max-tokens=%d ! fdsink\n\n",
-      prompt, program->max_tokens);
+      program->prefill, prompt, program->max_tokens);
 }
 
 static void

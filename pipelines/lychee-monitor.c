@@ -11,6 +11,7 @@
 
 typedef struct {
   Program program;
+  gboolean loading;
   gboolean terminal;
   gint64 begun;
   guint tokens, chunks;
@@ -47,6 +48,10 @@ get_double (const GstStructure *stats, const char *name)
 static void
 show_reading (Monitor *self)
 {
+  if (self->loading) {
+    printf ("loading   the model\n");
+    return;
+  }
   printf ("reading   %8u tokens in %u chunks, %.0f tokens/s, %.1f s of reading", self->tokens,
       self->chunks, self->rate, self->seconds);
   if (self->percent >= 0)
@@ -188,7 +193,8 @@ on_message (GstMessage *message, gpointer user_data)
   Monitor *self = user_data;
   const GstStructure *structure = gst_message_get_structure (message);
 
-  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
+  if (program_tells_of_loading (message, &self->loading) ||
+      GST_MESSAGE_TYPE (message) != GST_MESSAGE_ELEMENT)
     return FALSE;
   if (gst_structure_has_name (structure, "lychee-progress")) {
     gst_structure_get (structure, "tokens", G_TYPE_UINT, &self->tokens, "chunks", G_TYPE_UINT,

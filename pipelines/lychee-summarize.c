@@ -238,9 +238,9 @@ print_pipeline (Program *program)
     fprintf (stderr, "export LYCHEE_MODEL=%s\n", model);
   fprintf (stderr,
       "gst-launch-1.0 -q %s ! lycheetranscriptparse \\\n"
-      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer \\\n"
+      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
       "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
-      from_input ? "fdsrc" : location, prompt, program->max_tokens);
+      from_input ? "fdsrc" : location, program->prefill, prompt, program->max_tokens);
 }
 
 /* What is said when all is over, beside the answer. */

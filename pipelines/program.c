@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -105,6 +106,8 @@ program_parse (
   const GOptionEntry common[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &program->model,
         "Language model, a GGUF file (or: variable LYCHEE_MODEL)", "FILE" },
+    { "prefill", 0, 0, G_OPTION_ARG_STRING, &program->prefill,
+        "How to read the transcript: sparse (default) or dense", "MODE" },
     { "verbose", 'v', 0, G_OPTION_ARG_NONE, &program->verbose, "Say more about errors", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &only_version, "Say which version this is", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL,
@@ -112,6 +115,7 @@ program_parse (
     { NULL },
   };
 
+  setlocale (LC_CTYPE, ""); /* --help is written in its encoding */
   program->console.err = stderr;
   if (program->console.line_end == NULL)
     program->console.line_end = "\n";
@@ -136,6 +140,10 @@ program_parse (
     printf ("%s %s\n", program->name, PACKAGE_VERSION);
     return FALSE;
   }
+  if (program->prefill == NULL)
+    program->prefill = g_strdup ("sparse");
+  if (!g_str_equal (program->prefill, "sparse") && !g_str_equal (program->prefill, "dense"))
+    return program_refuse (program, "--prefill must be sparse or dense");
   return take_files (program, files) && take_question (program, limited);
 }
 
@@ -154,10 +162,21 @@ find_fault (const char *path)
   return info.st_size == 0 ? "the file is empty" : NULL;
 }
 
+/* Which model was named, or NULL. */
+static const char *
+get_model (Program *program)
+{
+  const char *variable = g_getenv ("LYCHEE_MODEL");
+
+  if (program->model != NULL)
+    return program->model;
+  return variable != NULL && *variable != '\0' ? variable : NULL;
+}
+
 gboolean
 program_check (Program *program)
 {
-  const char *model = program->model != NULL ? program->model : g_getenv ("LYCHEE_MODEL");
+  const char *model = get_model (program);
   const char *fault;
 
   /* Where there is no standard output, the next file that is opened would be taken for it. */
@@ -166,7 +185,7 @@ program_check (Program *program)
   else if (program->file != NULL && !g_str_equal (program->file, "-") &&
            (fault = find_fault (program->file)) != NULL)
     program_fail (program, "%s: %s", program->file, fault);
-  else if (model != NULL && *model != '\0' && (fault = find_fault (model)) != NULL)
+  else if (model != NULL && (fault = find_fault (model)) != NULL)
     program_fail (program, "the model %s: %s (%s names it)", model, fault,
         program->model != NULL ? "--model" : "LYCHEE_MODEL");
   return program->status == 0;
@@ -174,12 +193,21 @@ program_check (Program *program)
 
 /* The pipeline */
 
+static gboolean
+is_ours (gpointer element)
+{
+  return g_str_has_prefix (G_OBJECT_TYPE_NAME (element), "GstLychee");
+}
+
 static void
 say_of_element (Program *program, const char *what, GstMessage *message, const GError *error)
 {
   g_autofree char *kind = g_strdup_printf ("%s: %s", program->name, what);
+  gboolean no_model = get_model (program) == NULL && is_ours (GST_MESSAGE_SRC (message)) &&
+                      g_error_matches (error, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND);
 
-  console_say (&program->console, kind, "%s: %s", GST_MESSAGE_SRC_NAME (message), error->message);
+  console_say (&program->console, kind, "%s: %s%s", GST_MESSAGE_SRC_NAME (message), error->message,
+      no_model ? " (--model names one)" : "");
 }
 
 /* Where in the source an error came from. */
@@ -203,6 +231,19 @@ on_posted (GstBus *bus, GstMessage *message, gpointer user_data)
     return GST_BUS_PASS;
   gst_message_unref (message);
   return GST_BUS_DROP;
+}
+
+gboolean
+program_tells_of_loading (GstMessage *message, gboolean *loading)
+{
+  g_autofree char *code = NULL;
+  GstProgressType type;
+
+  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_PROGRESS)
+    return FALSE;
+  gst_message_parse_progress (message, &type, &code, NULL);
+  *loading = type == GST_PROGRESS_TYPE_START || type == GST_PROGRESS_TYPE_CONTINUE;
+  return g_str_equal (code, "model");
 }
 
 static gboolean
@@ -286,19 +327,24 @@ keep_input (Program *program)
   return NULL;
 }
 
-/* Gives @value to the elements of ours that have such a property. */
+/* Gives @value to the elements of ours that have such a property, which is text or has names for
+ * its values, and whose type's name begins with @type. */
 static void
-set_in_all (Program *program, const char *property, const char *value)
+set_in_all (Program *program, const char *type, const char *property, const char *value)
 {
   g_autoptr (GstIterator) elements = gst_bin_iterate_recurse (GST_BIN (program->pipeline));
   GValue item = G_VALUE_INIT;
 
   while (gst_iterator_next (elements, &item) == GST_ITERATOR_OK) {
     GObject *element = g_value_get_object (&item);
+    GParamSpec *pspec = g_object_class_find_property (G_OBJECT_GET_CLASS (element), property);
 
-    if (g_str_has_prefix (G_OBJECT_TYPE_NAME (element), "GstLychee") &&
-        g_object_class_find_property (G_OBJECT_GET_CLASS (element), property) != NULL)
-      g_object_set (element, property, value, NULL);
+    if (g_str_has_prefix (G_OBJECT_TYPE_NAME (element), type) && pspec != NULL) {
+      if (G_IS_PARAM_SPEC_STRING (pspec)) /* a file's name may not be UTF-8 */
+        g_object_set (element, property, value, NULL);
+      else
+        gst_util_set_object_arg (element, property, value);
+    }
     g_value_reset (&item);
   }
   g_value_unset (&item);
@@ -344,7 +390,8 @@ program_open (Program *program, const char *read, const char *rest)
     g_object_set (element, "location", location, NULL);
   }
   if (program->model != NULL)
-    set_in_all (program, "model", program->model);
+    set_in_all (program, "GstLychee", "model", program->model);
+  set_in_all (program, "GstLycheeIndexer", "prefill", program->prefill);
   program->loop = g_main_loop_new (NULL, FALSE);
   bus = gst_element_get_bus (program->pipeline);
   gst_bus_set_sync_handler (bus, on_posted, program, NULL);
@@ -403,6 +450,7 @@ program_close (Program *program)
   g_free (program->source);
   g_free (program->prompt);
   g_free (program->model);
+  g_free (program->prefill);
   g_mutex_clear (&program->console.lock);
   return program->status;
 }

@@ -29,7 +29,7 @@ typedef struct {
 
   /* The options */
   char *file; /* "-" is standard input */
-  char *source, *prompt, *model;
+  char *source, *prompt, *model, *prefill;
   gboolean verbose;
 
   Console console;
@@ -57,6 +57,8 @@ gboolean program_check (Program *program);
 gboolean program_open (Program *program, const char *read, const char *rest);
 /* Plays until the end, an error or Ctrl-C, and returns the status. */
 int program_run (Program *program);
+/* Whether @message tells that the model is being loaded from now on, or no more. */
+gboolean program_tells_of_loading (GstMessage *message, gboolean *loading);
 /* At the end of a transcript: FALSE, and said, where it had no words. */
 gboolean program_check_words (Program *program);
 /* After that, nothing of the pipeline is heard any more. */

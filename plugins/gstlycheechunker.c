@@ -89,7 +89,6 @@ struct _GstLycheeChunker {
   LycheeEmbedding embedding;
   double threshold;
   guint lookahead;
-  GstClockTime max_wait;
 
   /* of the streaming thread */
   LycheeModel *model; /* that the tokens are of, NULL where structure alone counts */
@@ -250,7 +249,6 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->embedding = DEFAULT_EMBEDDING;
   self->threshold = DEFAULT_THRESHOLD;
   self->lookahead = DEFAULT_LOOKAHEAD;
-  self->max_wait = DEFAULT_MAX_WAIT;
   self->arrivals = g_array_new (FALSE, FALSE, sizeof (Arrival));
   self->chunks = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_chunk_unref);
   self->said_end = GST_CLOCK_TIME_NONE;
@@ -259,7 +257,8 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   self->sinkpad = gst_pad_new_from_static_template (&sink_template, "sink");
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_chunker_chain);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
-  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_chunker_hasten);
+  lychee_wait_init (
+      &self->wait, GST_ELEMENT (self), self->sinkpad, DEFAULT_MAX_WAIT, gst_lychee_chunker_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_use_fixed_caps (self->srcpad);
@@ -269,28 +268,16 @@ gst_lychee_chunker_init (GstLycheeChunker *self)
   gst_element_add_pad (GST_ELEMENT (self), self->srcpad);
 }
 
-static GstClockTime
-get_max_wait (GstLycheeChunker *self)
-{
-  GstClockTime max_wait;
-
-  GST_OBJECT_LOCK (self);
-  max_wait = self->max_wait;
-  GST_OBJECT_UNLOCK (self);
-  return max_wait;
-}
-
 /* How many of the @n_open tokens have waited for long enough at @now. */
 static guint
 count_overdue (GstLycheeChunker *self, guint n_open, GstClockTime now)
 {
-  GstClockTime max_wait = get_max_wait (self);
   guint64 n_closed = self->n_tokens - n_open, n_overdue = n_closed;
 
   for (guint i = 0; i < self->arrivals->len; i++) {
     const Arrival *arrival = &g_array_index (self->arrivals, Arrival, i);
 
-    if (lychee_wait_get_end (arrival->time, max_wait) > now)
+    if (lychee_wait_get_end (&self->wait, arrival->time) > now)
       break;
     n_overdue = MAX (arrival->end, n_closed);
   }
@@ -313,7 +300,7 @@ update_wait (GstLycheeChunker *self)
   g_array_remove_range (self->arrivals, 0, n_gone);
   if (self->arrivals->len > 0)
     first = g_array_index (self->arrivals, Arrival, 0).time;
-  lychee_wait_until (&self->wait, lychee_wait_get_end (first, get_max_wait (self)));
+  lychee_wait_since (&self->wait, first);
 }
 
 static void
@@ -370,8 +357,11 @@ static void
 gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value, GParamSpec *pspec)
 {
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
-  gboolean latency = FALSE;
 
+  if (id == PROP_MAX_WAIT) { /* it has a lock of its own, which this one does not go around */
+    lychee_wait_set_max (&self->wait, g_value_get_uint64 (value));
+    return;
+  }
   GST_OBJECT_LOCK (self);
   switch (id) {
   case PROP_MIN_TOKENS:
@@ -395,16 +385,10 @@ gst_lychee_chunker_set_property (GObject *object, guint id, const GValue *value,
   case PROP_LOOKAHEAD:
     self->lookahead = g_value_get_uint (value);
     break;
-  case PROP_MAX_WAIT:
-    latency = self->max_wait != g_value_get_uint64 (value);
-    self->max_wait = g_value_get_uint64 (value);
-    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
   GST_OBJECT_UNLOCK (self);
-  if (latency)
-    gst_element_post_message (GST_ELEMENT (self), gst_message_new_latency (GST_OBJECT_CAST (self)));
 }
 
 static void
@@ -412,6 +396,10 @@ gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GPara
 {
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (object);
 
+  if (id == PROP_MAX_WAIT) {
+    g_value_set_uint64 (value, lychee_wait_get_max (&self->wait));
+    return;
+  }
   GST_OBJECT_LOCK (self);
   switch (id) {
   case PROP_MIN_TOKENS:
@@ -434,9 +422,6 @@ gst_lychee_chunker_get_property (GObject *object, guint id, GValue *value, GPara
     break;
   case PROP_LOOKAHEAD:
     g_value_set_uint (value, self->lookahead);
-    break;
-  case PROP_MAX_WAIT:
-    g_value_set_uint64 (value, self->max_wait);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -760,7 +745,7 @@ gst_lychee_chunker_src_query (GstPad *pad, GstObject *parent, GstQuery *query)
   GstLycheeChunker *self = GST_LYCHEE_CHUNKER (parent);
 
   if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
-    return lychee_wait_query_latency (&self->wait, query, get_max_wait (self));
+    return lychee_wait_query_latency (&self->wait, query);
   return gst_pad_query_default (pad, parent, query);
 }
 

@@ -189,10 +189,16 @@ take_snapshot (GstLycheeDecoder *self, LycheeAsk *ask, GError **error)
   return lychee_ask_take_snapshot (ask, cache, format, start, error);
 }
 
+/* The same later, when downstream has said what it takes, too. */
 static void
-renew_snapshot (LycheeAsk *ask, gpointer self)
+renew_snapshot (LycheeAsk *ask, gpointer user_data)
 {
+  GstLycheeDecoder *self = user_data;
   g_autoptr (GError) error = NULL;
+
+  GST_OBJECT_LOCK (self);
+  ask->json = self->json;
+  GST_OBJECT_UNLOCK (self);
 
   if (!take_snapshot (self, ask, &error))
     GST_WARNING_OBJECT (
@@ -206,8 +212,10 @@ take_ask (GstLycheeDecoder *self, LycheeJob *job)
   LycheeAsk *ask = lychee_job_get_ask (job);
 
   /* It may be the first words that were waited for. */
-  if (ask->snapshot == NULL && !g_cancellable_is_cancelled (lychee_job_get_cancellable (job)))
+  if (ask->snapshot == NULL && !g_cancellable_is_cancelled (lychee_job_get_cancellable (job))) {
     renew_snapshot (ask, self);
+    lychee_job_set_interleave (job, ask->json);
+  }
   return ask;
 }
 
@@ -266,6 +274,7 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *dra
 {
   g_autoptr (GstEvent) event = drain;
   g_autoptr (GError) error = NULL;
+  gboolean loaded = lychee_model_slot_is_loaded (&self->slot, GST_ELEMENT (self));
   gint64 until = 0;
 
   name_ask (self, ask);
@@ -287,7 +296,9 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *dra
   if (event != NULL) {
     guint32 number = ask->drain;
 
-    if (!gst_pad_push_event (self->sinkpad, g_steal_pointer (&event)))
+    /* While the model is loaded, upstream takes nothing: what was said meanwhile is yet to come. */
+    if (!gst_pad_push_event (self->sinkpad, g_steal_pointer (&event)) &&
+        (loaded || until != FOR_EVER))
       lychee_answer_queue_release (self->queue, number, NULL, NULL);
   }
   return TRUE;

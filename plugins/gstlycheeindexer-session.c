@@ -131,7 +131,7 @@ gst_lychee_indexer_ensure_session (GstLycheeIndexer *self)
   if (model == NULL)
     return FALSE;
   self->session =
-      lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_UNKNOWN);
+      lychee_settings_new_session (&self->settings, self, model, NULL, LYCHEE_CHAT_FORMAT_AUTO);
   g_object_unref (model);
   if (self->resume && !resume_session (self)) {
     g_clear_object (&self->session);

@@ -81,7 +81,6 @@ struct _GstLycheeTokenizer {
   LycheeModelSlot slot;
   char *separator; /* NULL: as the text asks for */
   gboolean speaker_labels;
-  GstClockTime max_wait;
 
   /* of the streaming thread */
   LycheeEncoder *encoder;
@@ -184,7 +183,6 @@ static void
 gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
 {
   self->speaker_labels = DEFAULT_SPEAKER_LABELS;
-  self->max_wait = DEFAULT_MAX_WAIT;
   self->held_since = GST_CLOCK_TIME_NONE;
   self->joiner = lychee_text_joiner_new ();
   self->tokens = g_array_new (FALSE, FALSE, sizeof (LycheeToken));
@@ -195,7 +193,8 @@ gst_lychee_tokenizer_init (GstLycheeTokenizer *self)
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_tokenizer_chain);
   gst_pad_set_query_function (self->sinkpad, gst_lychee_tokenizer_query);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
-  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_tokenizer_hasten);
+  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, DEFAULT_MAX_WAIT,
+      gst_lychee_tokenizer_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_query_function (self->srcpad, gst_lychee_tokenizer_src_query);
@@ -215,23 +214,12 @@ cue_free (gpointer data)
   g_free (cue);
 }
 
-static GstClockTime
-get_max_wait (GstLycheeTokenizer *self)
-{
-  GstClockTime max_wait;
-
-  GST_OBJECT_LOCK (self);
-  max_wait = self->max_wait;
-  GST_OBJECT_UNLOCK (self);
-  return max_wait;
-}
-
 /* What is held now has been since @since; none: nothing is. */
 static void
 hold_since (GstLycheeTokenizer *self, GstClockTime since)
 {
   self->held_since = since;
-  lychee_wait_until (&self->wait, lychee_wait_get_end (since, get_max_wait (self)));
+  lychee_wait_since (&self->wait, since);
 }
 
 /* Forgets all text: nothing that comes is joined to what was. */
@@ -270,7 +258,6 @@ gst_lychee_tokenizer_set_property (
     GObject *object, guint id, const GValue *value, GParamSpec *pspec)
 {
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (object);
-  gboolean changed;
 
   switch (id) {
   case PROP_MODEL:
@@ -288,13 +275,7 @@ gst_lychee_tokenizer_set_property (
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_WAIT:
-    GST_OBJECT_LOCK (self);
-    changed = self->max_wait != g_value_get_uint64 (value);
-    self->max_wait = g_value_get_uint64 (value);
-    GST_OBJECT_UNLOCK (self);
-    if (changed)
-      gst_element_post_message (
-          GST_ELEMENT (self), gst_message_new_latency (GST_OBJECT_CAST (self)));
+    lychee_wait_set_max (&self->wait, g_value_get_uint64 (value));
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -321,7 +302,7 @@ gst_lychee_tokenizer_get_property (GObject *object, guint id, GValue *value, GPa
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_WAIT:
-    g_value_set_uint64 (value, get_max_wait (self));
+    g_value_set_uint64 (value, lychee_wait_get_max (&self->wait));
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -692,7 +673,7 @@ gst_lychee_tokenizer_src_query (GstPad *pad, GstObject *parent, GstQuery *query)
   GstLycheeTokenizer *self = GST_LYCHEE_TOKENIZER (parent);
 
   if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
-    return lychee_wait_query_latency (&self->wait, query, get_max_wait (self));
+    return lychee_wait_query_latency (&self->wait, query);
   return gst_lychee_tokenizer_query (pad, parent, query);
 }
 

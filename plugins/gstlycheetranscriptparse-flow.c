@@ -43,7 +43,7 @@ gst_lychee_transcript_parse_reset (GstLycheeTranscriptParse *self)
   self->refused = FALSE;
   self->finals = FALSE;
   self->discont = TRUE;
-  lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
+  lychee_wait_since (&self->wait, GST_CLOCK_TIME_NONE);
   GST_OBJECT_LOCK (self);
   self->n_bytes = 0;
   GST_OBJECT_UNLOCK (self);
@@ -79,20 +79,19 @@ ensure_parser (GstLycheeTranscriptParse *self)
 {
   LycheeTranscriptFormat format;
   g_autofree char *encoding = NULL;
-  GstClockTime max_reorder;
 
   if (self->parser != NULL)
     return;
   GST_OBJECT_LOCK (self);
   format = self->format;
   encoding = g_strdup (self->encoding);
-  max_reorder = self->max_reorder;
   GST_OBJECT_UNLOCK (self);
   self->parser = lychee_transcript_parser_new (format, encoding);
   if (self->survey != NULL || self->is_file)
     lychee_transcript_parser_set_patience (self->parser, G_MAXUINT64, FILE_BYTES);
   else
-    lychee_transcript_parser_set_patience (self->parser, max_reorder, STREAM_BYTES);
+    lychee_transcript_parser_set_patience (
+        self->parser, lychee_wait_get_max (&self->wait), STREAM_BYTES);
   if (self->survey != NULL)
     lychee_transcript_parser_set_survey (self->parser, self->survey);
 }
@@ -444,7 +443,7 @@ gst_lychee_transcript_parse_hasten (GstElement *element)
 {
   GstLycheeTranscriptParse *self = GST_LYCHEE_TRANSCRIPT_PARSE (element);
 
-  lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
+  lychee_wait_since (&self->wait, GST_CLOCK_TIME_NONE);
   if (self->parser != NULL)
     lychee_transcript_parser_release (self->parser, self->parsed);
   push_parsed (self);
@@ -457,14 +456,8 @@ gst_lychee_transcript_parse_hasten (GstElement *element)
 static void
 wait_for_more (GstLycheeTranscriptParse *self)
 {
-  GstClockTime max_reorder;
-
-  GST_OBJECT_LOCK (self);
-  max_reorder = self->max_reorder;
-  GST_OBJECT_UNLOCK (self);
-  lychee_wait_until (&self->wait,
-      self->finals ? GST_CLOCK_TIME_NONE
-                   : lychee_wait_get_end (lychee_wait_get_now (&self->wait), max_reorder));
+  lychee_wait_since (
+      &self->wait, self->finals ? GST_CLOCK_TIME_NONE : lychee_wait_get_now (&self->wait));
 }
 
 GstFlowReturn
@@ -585,7 +578,7 @@ gst_lychee_transcript_parse_sink_event (GstPad *pad, GstObject *parent, GstEvent
     structure = gst_event_get_structure (event);
     if (gst_structure_has_name (structure, "rstranscribe/final-transcript")) {
       self->finals = TRUE;
-      lychee_wait_until (&self->wait, GST_CLOCK_TIME_NONE);
+      lychee_wait_since (&self->wait, GST_CLOCK_TIME_NONE);
       lychee_hygiene_end_hypothesis (self->hygiene, self->clean);
     } else if (gst_structure_has_name (structure, "rstranscribe/speaker-change")) {
       lychee_hygiene_set_speaker (

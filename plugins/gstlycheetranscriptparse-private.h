@@ -28,7 +28,6 @@ struct _GstLycheeTranscriptParse {
   /* under the object lock */
   LycheeTranscriptFormat format;
   char *encoding;
-  GstClockTime max_reorder;
   LycheeTranscriptReport report;
   LycheeHygieneReport hygiene_report;
   LycheeTranscriptFormat found_format;

@@ -307,14 +307,10 @@ gst_lychee_transcript_parse_src_query (GstPad *pad, GstObject *parent, GstQuery 
   GstLycheeTranscriptParse *self = GST_LYCHEE_TRANSCRIPT_PARSE (parent);
   GstClockTime position, end_time;
   guint64 n_bytes;
-  GstClockTime max_reorder;
   GstFormat format;
 
-  GST_OBJECT_LOCK (self);
-  max_reorder = self->max_reorder;
-  GST_OBJECT_UNLOCK (self);
   if (GST_QUERY_TYPE (query) == GST_QUERY_LATENCY)
-    return lychee_wait_query_latency (&self->wait, query, max_reorder);
+    return lychee_wait_query_latency (&self->wait, query);
   if (self->upstream_timed)
     return gst_pad_query_default (pad, parent, query);
 

@@ -171,7 +171,6 @@ gst_lychee_transcript_parse_class_init (GstLycheeTranscriptParseClass *klass)
 static void
 gst_lychee_transcript_parse_init (GstLycheeTranscriptParse *self)
 {
-  self->max_reorder = DEFAULT_MAX_REORDER;
   self->hygiene = lychee_hygiene_new ();
   self->parsed = g_ptr_array_new ();
   self->clean = g_ptr_array_new_with_free_func ((GDestroyNotify) lychee_cue_free);
@@ -187,8 +186,8 @@ gst_lychee_transcript_parse_init (GstLycheeTranscriptParse *self)
   gst_pad_set_chain_function (self->sinkpad, gst_lychee_transcript_parse_chain);
   gst_pad_set_event_function (self->sinkpad, gst_lychee_transcript_parse_sink_event);
   gst_element_add_pad (GST_ELEMENT (self), self->sinkpad);
-  lychee_wait_init (
-      &self->wait, GST_ELEMENT (self), self->sinkpad, gst_lychee_transcript_parse_hasten);
+  lychee_wait_init (&self->wait, GST_ELEMENT (self), self->sinkpad, DEFAULT_MAX_REORDER,
+      gst_lychee_transcript_parse_hasten);
 
   self->srcpad = gst_pad_new_from_static_template (&src_template, "src");
   gst_pad_set_event_function (self->srcpad, gst_lychee_transcript_parse_src_event);
@@ -232,9 +231,7 @@ gst_lychee_transcript_parse_set_property (
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_REORDER:
-    GST_OBJECT_LOCK (self);
-    self->max_reorder = g_value_get_uint64 (value);
-    GST_OBJECT_UNLOCK (self);
+    lychee_wait_set_max (&self->wait, g_value_get_uint64 (value));
     break;
   default:
     if (id >= PROP_HYGIENE)
@@ -294,9 +291,7 @@ gst_lychee_transcript_parse_get_property (
     GST_OBJECT_UNLOCK (self);
     break;
   case PROP_MAX_REORDER:
-    GST_OBJECT_LOCK (self);
-    g_value_set_uint64 (value, self->max_reorder);
-    GST_OBJECT_UNLOCK (self);
+    g_value_set_uint64 (value, lychee_wait_get_max (&self->wait));
     break;
   case PROP_STATS:
     g_value_take_boxed (value, get_stats (self));

@@ -411,6 +411,14 @@ lychee_job_get_cancellable (LycheeJob *job)
   return job->cancellable;
 }
 
+void
+lychee_job_set_interleave (LycheeJob *job, gboolean interleave)
+{
+  g_mutex_lock (&job->queue->lock);
+  job->interleave = interleave;
+  g_mutex_unlock (&job->queue->lock);
+}
+
 /* With the lock: lets the reading go first where it is behind. It need not catch up: where it never
  * does, answers are slow. */
 static void
@@ -672,8 +680,10 @@ lychee_answer_queue_release (
 
     if (drain != 0 ? job->ask->drain != drain : job->until == 0)
       continue;
-    if (renew != NULL)
+    if (renew != NULL) {
       renew (job->ask, user_data);
+      job->interleave = job->ask->json;
+    }
     job->until = 0;
   }
   g_cond_broadcast (&queue->changed);

@@ -53,8 +53,7 @@ GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent
 gboolean lychee_answer_queue_ask (
     LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until);
 /* Lets the answers begin that wait for @drain, 0: for any, after @renew (nullable) for each of
- * them.
- */
+ * them, after which `json` may be another. */
 typedef void (*LycheeRenewFunc) (LycheeAsk *ask, gpointer user_data);
 void lychee_answer_queue_release (
     LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);
@@ -71,6 +70,8 @@ void lychee_answer_queue_count (
 /* For the thread that makes the answer. */
 LycheeAsk *lychee_job_get_ask (LycheeJob *job);
 GCancellable *lychee_job_get_cancellable (LycheeJob *job);
+/* Before anything is put: whether its pieces may go between those of others. */
+void lychee_job_set_interleave (LycheeJob *job, gboolean interleave);
 /* Waits while the element is paused or downstream is behind. FALSE: cancelled. */
 gboolean lychee_job_goes_on (LycheeJob *job);
 /* Takes @buffer; what is put after a cancellation still goes downstream, after a flush no more. */

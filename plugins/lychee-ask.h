@@ -21,7 +21,8 @@ typedef enum {
 } LycheeAskKind;
 
 /* A question, and the moment at which it was asked. Made by one thread, then immutable, but that
- * the snapshot is taken again when words that waited have been read; reference counted. */
+ * the snapshot is taken again, and json with it, when words that waited have been read; reference
+ * counted. */
 typedef struct {
   char *id;
   LycheeAskKind kind;

@@ -87,6 +87,16 @@ lychee_model_slot_ref_model (LycheeModelSlot *slot, GstElement *element)
   return load != NULL ? lychee_model_load_wait (load, &slot->flushing) : NULL;
 }
 
+/* Whether nobody has to wait for it. */
+gboolean
+lychee_model_slot_is_loaded (LycheeModelSlot *slot, GstElement *element)
+{
+  g_autoptr (LycheeModelLoad) load = ref_load (slot, element);
+  g_autoptr (LycheeModel) model = load != NULL ? lychee_model_load_peek (load) : NULL;
+
+  return model != NULL;
+}
+
 /* From a flush or a shutdown on nobody waits for the model, until that is over. */
 static void
 set_flushing (LycheeModelSlot *slot, GstElement *element, gboolean flushing)

@@ -33,6 +33,7 @@ void lychee_model_slot_after_change (
 void lychee_model_slot_note_event (LycheeModelSlot *slot, GstElement *element, GstEvent *event);
 gboolean lychee_model_slot_is_flushing (LycheeModelSlot *slot);
 LycheeModel *lychee_model_slot_ref_model (LycheeModelSlot *slot, GstElement *element);
+gboolean lychee_model_slot_is_loaded (LycheeModelSlot *slot, GstElement *element);
 gboolean lychee_model_slot_answer_query (
     LycheeModelSlot *slot, GstElement *element, GstQuery *query);
 

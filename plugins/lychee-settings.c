@@ -141,7 +141,7 @@ lychee_settings_new_session (LycheeSettings *settings, gpointer lock_of, LycheeM
 
     g_value_copy (&settings->values[i], value);
     if (G_VALUE_TYPE (value) == LYCHEE_TYPE_CHAT_FORMAT &&
-        g_value_get_enum (value) == LYCHEE_CHAT_FORMAT_UNKNOWN)
+        g_value_get_enum (value) == LYCHEE_CHAT_FORMAT_AUTO)
       g_value_set_enum (value, format);
   }
   GST_OBJECT_UNLOCK (lock_of);

@@ -4,12 +4,14 @@
 #include "lychee-reading.h"
 
 void
-lychee_wait_init (
-    LycheeWait *wait, GstElement *element, GstPad *sinkpad, void (*expire) (GstElement *element))
+lychee_wait_init (LycheeWait *wait, GstElement *element, GstPad *sinkpad, GstClockTime max,
+    void (*expire) (GstElement *element))
 {
-  *wait = (LycheeWait){
-    .element = element, .sinkpad = sinkpad, .expire = expire, .deadline = GST_CLOCK_TIME_NONE
-  };
+  *wait = (LycheeWait){ .element = element,
+    .sinkpad = sinkpad,
+    .expire = expire,
+    .max = max,
+    .deadline = GST_CLOCK_TIME_NONE };
   g_mutex_init (&wait->lock);
 }
 
@@ -119,18 +121,51 @@ lychee_wait_get_now (LycheeWait *wait)
   return wait->live ? gst_element_get_current_running_time (wait->element) : GST_CLOCK_TIME_NONE;
 }
 
-GstClockTime
-lychee_wait_get_end (GstClockTime since, GstClockTime max_wait)
+void
+lychee_wait_set_max (LycheeWait *wait, GstClockTime max)
 {
-  if (!GST_CLOCK_TIME_IS_VALID (since) || max_wait >= GST_CLOCK_TIME_NONE - since)
-    return GST_CLOCK_TIME_NONE;
-  return since + max_wait;
+  gboolean changed;
+
+  g_mutex_lock (&wait->lock);
+  changed = wait->max != max;
+  wait->max = max;
+  g_mutex_unlock (&wait->lock);
+  if (changed)
+    gst_element_post_message (
+        wait->element, gst_message_new_latency (GST_OBJECT_CAST (wait->element)));
+}
+
+GstClockTime
+lychee_wait_get_max (LycheeWait *wait)
+{
+  GstClockTime max;
+
+  g_mutex_lock (&wait->lock);
+  max = wait->max;
+  g_mutex_unlock (&wait->lock);
+  return max;
+}
+
+/* None where one of them is, or both are too much. */
+static GstClockTime
+add_times (GstClockTime a, GstClockTime b)
+{
+  return GST_CLOCK_TIME_IS_VALID (a) && b < GST_CLOCK_TIME_NONE - a ? a + b : GST_CLOCK_TIME_NONE;
+}
+
+GstClockTime
+lychee_wait_get_end (LycheeWait *wait, GstClockTime since)
+{
+  return add_times (since, lychee_wait_get_max (wait));
 }
 
 void
-lychee_wait_until (LycheeWait *wait, GstClockTime deadline)
+lychee_wait_since (LycheeWait *wait, GstClockTime since)
 {
+  GstClockTime deadline;
+
   g_mutex_lock (&wait->lock);
+  deadline = add_times (since, wait->max);
   if (deadline != wait->deadline) {
     wait->deadline = deadline;
     reschedule (wait);
@@ -150,7 +185,7 @@ lychee_wait_change_state (LycheeWait *wait, GstStateChange transition)
     g_mutex_unlock (&wait->lock);
     break;
   case GST_STATE_CHANGE_PAUSED_TO_READY:
-    lychee_wait_until (wait, GST_CLOCK_TIME_NONE);
+    lychee_wait_since (wait, GST_CLOCK_TIME_NONE);
     wait->live = FALSE;
     break;
   default:
@@ -159,8 +194,9 @@ lychee_wait_change_state (LycheeWait *wait, GstStateChange transition)
 }
 
 gboolean
-lychee_wait_query_latency (LycheeWait *wait, GstQuery *query, GstClockTime max_wait)
+lychee_wait_query_latency (LycheeWait *wait, GstQuery *query)
 {
+  GstClockTime max_wait = lychee_wait_get_max (wait);
   GstClockTime min, max;
   gboolean live;
 
@@ -172,7 +208,7 @@ lychee_wait_query_latency (LycheeWait *wait, GstQuery *query, GstClockTime max_w
   /* What may wait for ever is no part of what can be waited for, but sets no limit either. */
   if (GST_CLOCK_TIME_IS_VALID (max_wait))
     min += max_wait;
-  max = GST_CLOCK_TIME_IS_VALID (max) ? lychee_wait_get_end (max, max_wait) : GST_CLOCK_TIME_NONE;
+  max = add_times (max, max_wait);
   gst_query_set_latency (query, live, min, max);
   return TRUE;
 }

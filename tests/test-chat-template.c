@@ -339,8 +339,8 @@ test_unknown (void)
   g_autoptr (LycheeTokenizer) tokenizer = new_tokenizer (bytes, FALSE);
   g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
 
-  g_test_expect_message ("Lychee", G_LOG_LEVEL_CRITICAL, "*LYCHEE_CHAT_FORMAT_UNKNOWN*");
-  lychee_chat_format_append_prefix (LYCHEE_CHAT_FORMAT_UNKNOWN, tokenizer, NULL, "a", ids);
+  g_test_expect_message ("Lychee", G_LOG_LEVEL_CRITICAL, "*LYCHEE_CHAT_FORMAT_AUTO*");
+  lychee_chat_format_append_prefix (LYCHEE_CHAT_FORMAT_AUTO, tokenizer, NULL, "a", ids);
   g_test_assert_expected_messages ();
   g_assert_cmpuint (ids->len, ==, 0);
 }
@@ -353,8 +353,8 @@ typedef struct {
 
 /* Written for this test, with the marks of templates of the kind that the name says. */
 static const DetectCase detect_cases[] = {
-  { "null", NULL, LYCHEE_CHAT_FORMAT_UNKNOWN },
-  { "empty", "", LYCHEE_CHAT_FORMAT_UNKNOWN },
+  { "null", NULL, LYCHEE_CHAT_FORMAT_AUTO },
+  { "empty", "", LYCHEE_CHAT_FORMAT_AUTO },
   { "smollm2",
       "{% for m in messages %}{% if loop.first and m['role'] != 'system' %}"
       "{{ '<|im_start|>system\nHi<|im_end|>\n' }}{% endif %}"
@@ -380,7 +380,7 @@ static const DetectCase detect_cases[] = {
   { "phi4-mini", "{{ '<|' + message['role'] + '|>' + text + '<|end|>' }}{{ '<|assistant|>' }}",
       LYCHEE_CHAT_FORMAT_PHI3 },
   { "kimi", "{{ '<|im_user|>user<|im_middle|>' + content + '<|im_end|>' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
+      LYCHEE_CHAT_FORMAT_AUTO },
   { "llama2",
       "{% set content = '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' + text %}"
       "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}",
@@ -397,17 +397,17 @@ static const DetectCase detect_cases[] = {
       "| trim + '<|eot_id|>' %}",
       LYCHEE_CHAT_FORMAT_LLAMA3 },
   { "llama4", "{{- '<|header_start|>' + role + '<|header_end|>\\n\\n' + text + '<|eot|>' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
+      LYCHEE_CHAT_FORMAT_AUTO },
   { "gemma2",
       "{{ '<start_of_turn>' + role + '\\n' + message['content'] | trim + '<end_of_turn>\\n' }}",
       LYCHEE_CHAT_FORMAT_GEMMA },
-  { "gemma4", "{{ '<|turn>' + role + '\\n' + text + '<turn|>\\n' }}", LYCHEE_CHAT_FORMAT_UNKNOWN },
+  { "gemma4", "{{ '<|turn>' + role + '\\n' + text + '<turn|>\\n' }}", LYCHEE_CHAT_FORMAT_AUTO },
   { "command-r", "{{ '<|START_OF_TURN_TOKEN|><|USER_TOKEN|>' + text + '<|END_OF_TURN_TOKEN|>' }}",
-      LYCHEE_CHAT_FORMAT_UNKNOWN },
+      LYCHEE_CHAT_FORMAT_AUTO },
   { "granite", "{{ '<|start_of_role|>user<|end_of_role|>' + text + '<|end_of_text|>\\n' }}",
       LYCHEE_CHAT_FORMAT_GRANITE },
   { "phi3", "{{ '<|user|>\\n' + text + '<|end|>\\n<|assistant|>\\n' }}", LYCHEE_CHAT_FORMAT_PHI3 },
-  { "vicuna", "{{ 'USER: ' + text + ' ASSISTANT:' }}", LYCHEE_CHAT_FORMAT_UNKNOWN },
+  { "vicuna", "{{ 'USER: ' + text + ' ASSISTANT:' }}", LYCHEE_CHAT_FORMAT_AUTO },
 };
 
 static void
@@ -422,7 +422,7 @@ test_detect (gconstpointer data)
 static void
 test_strings (void)
 {
-  static const char *const nicks[] = { "unknown", "plain", "chatml", "llama2", "llama3", "gemma",
+  static const char *const nicks[] = { "auto", "plain", "chatml", "llama2", "llama3", "gemma",
     "mistral", "qwen3", "phi3", "phi4", "granite" };
 
   for (guint i = 0; i < G_N_ELEMENTS (nicks); i++) {
@@ -430,9 +430,9 @@ test_strings (void)
     g_assert_cmpint (lychee_chat_format_from_string (nicks[i]), ==, i);
   }
   g_assert_null (lychee_chat_format_to_string ((LycheeChatFormat) 99));
-  g_assert_cmpint (lychee_chat_format_from_string ("Chatml"), ==, LYCHEE_CHAT_FORMAT_UNKNOWN);
-  g_assert_cmpint (lychee_chat_format_from_string (""), ==, LYCHEE_CHAT_FORMAT_UNKNOWN);
-  g_assert_cmpint (lychee_chat_format_from_string (NULL), ==, LYCHEE_CHAT_FORMAT_UNKNOWN);
+  g_assert_cmpint (lychee_chat_format_from_string ("Chatml"), ==, LYCHEE_CHAT_FORMAT_AUTO);
+  g_assert_cmpint (lychee_chat_format_from_string (""), ==, LYCHEE_CHAT_FORMAT_AUTO);
+  g_assert_cmpint (lychee_chat_format_from_string (NULL), ==, LYCHEE_CHAT_FORMAT_AUTO);
   g_assert_cmpstr (g_type_name (LYCHEE_TYPE_CHAT_FORMAT), ==, "LycheeChatFormat");
 }
 

@@ -894,7 +894,7 @@ test_pause (gconstpointer data)
 static void
 test_template (void)
 {
-  static const char *const templates[] = { "unknown", "chatml", "plain" };
+  static const char *const templates[] = { "auto", "chatml", "plain" };
   guint tokens[G_N_ELEMENTS (templates)];
 
   for (guint i = 0; i < G_N_ELEMENTS (templates); i++) {

@@ -46,12 +46,26 @@ test_get_model (void)
   return model;
 }
 
+/* All but the registry's features, which stay, and tasks, which a thread that has ended lets go of
+ * a moment later. */
+static void
+trace_leaks (void)
+{
+  g_setenv ("GST_TRACERS",
+      "leaks(filters=\"GstElement,GstPad,GstBus,GstAllocator,GstBuffer,GstMemory,GstEvent,"
+      "GstMessage,GstQuery,GstCaps,GstContext,GstTagList\")",
+      TRUE);
+}
+
 int
 test_main (int argc, char **argv, void (*add) (void))
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
+  GstTracer *tracer;
+  guint before;
   int status;
 
+  trace_leaks ();
   gst_init (&argc, &argv);
   g_test_init (&argc, &argv, NULL);
   dir = g_dir_make_tmp ("lychee-test-XXXXXX", NULL);
@@ -61,10 +75,15 @@ test_main (int argc, char **argv, void (*add) (void))
   other_path = lychee_tiny_model_write (&tiny, dir, "other.gguf");
   g_unsetenv ("LYCHEE_MODEL");
 
+  tracer = test_find_leaks_tracer ();
+  before = tracer != NULL ? test_count_live (tracer) : 0;
   alarm (WATCHDOG);
   add ();
   status = g_test_run ();
   alarm (0);
+  if (status == 0 && tracer != NULL)
+    test_assert_none_left (tracer, before);
+  gst_clear_object (&tracer);
 
   g_clear_object (&model);
   lychee_test_remove_dir (dir);
@@ -158,6 +177,19 @@ test_chain_init (Chain *chain, const char *description, const char *caps)
   gst_harness_set_src_caps_str (chain->harness, caps);
 }
 
+/* A thread that loads the model may still have an element for a moment; the last reference is to be
+ * dropped in this thread. */
+static void
+wait_for_last (gpointer object)
+{
+  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
+
+  while (GST_OBJECT_REFCOUNT (object) > 1) {
+    g_assert_cmpint (g_get_monotonic_time (), <, until);
+    g_thread_yield ();
+  }
+}
+
 void
 test_chain_clear (Chain *chain)
 {
@@ -167,6 +199,8 @@ test_chain_clear (Chain *chain)
   gst_element_set_bus (element, NULL);
   gst_bus_set_flushing (chain->bus, TRUE);
   gst_object_unref (chain->bus);
+  for (GList *l = GST_BIN_CHILDREN (element); l != NULL; l = l->next)
+    wait_for_last (l->data);
   g_assert_cmpint (GST_OBJECT_REFCOUNT (element), ==, 1);
   gst_object_unref (element);
 }
@@ -343,12 +377,7 @@ test_pipeline (const char *description)
 void
 test_unref_last (gpointer object)
 {
-  gint64 until = g_get_monotonic_time () + TEST_TIMEOUT / 1000;
-
-  while (GST_OBJECT_REFCOUNT (object) > 1) {
-    g_assert_cmpint (g_get_monotonic_time (), <, until);
-    g_thread_yield ();
-  }
+  wait_for_last (object);
   gst_object_unref (object);
 }
 
@@ -491,26 +520,17 @@ test_hold_release (Hold *hold)
   g_mutex_unlock (&hold->lock);
 }
 
-void
-test_trace_leaks (void)
-{
-  /* All but the registry's features, which stay, and tasks, which a thread that has ended lets go
-   * of a moment later. */
-  g_setenv ("GST_TRACERS",
-      "leaks(filters=\"GstElement,GstPad,GstBus,GstAllocator,GstBuffer,GstMemory,GstEvent,"
-      "GstMessage,GstQuery,GstCaps,GstContext,GstTagList\")",
-      TRUE);
-}
-
 GstTracer *
 test_find_leaks_tracer (void)
 {
-  /* The plugin is there from now on, with what it registers. */
+  /* The plugin is there from now on, with what it registers; and what decodebin needs. */
   GstElement *element = gst_object_ref_sink (gst_element_factory_make ("lycheedecoder", NULL));
+  GstPlugin *types = gst_plugin_load_by_name ("typefindfunctions");
   GList *tracers = gst_tracing_get_active_tracers ();
   GstTracer *leaks = NULL;
 
   gst_object_unref (element);
+  gst_clear_object (&types);
   for (GList *l = tracers; l != NULL; l = l->next)
     if (g_str_equal (G_OBJECT_TYPE_NAME (l->data), "GstLeaksTracer"))
       leaks = gst_object_ref (l->data);
@@ -518,23 +538,44 @@ test_find_leaks_tracer (void)
   return leaks;
 }
 
-guint
-test_count_left (GstTracer *tracer)
+/* Calls @func with each object that is alive; how many there are. */
+static guint
+list_live (GstTracer *tracer, void (*func) (const GstStructure *object))
 {
   GstStructure *live = NULL;
   const GValue *list;
-  guint left;
+  guint n;
 
   g_signal_emit_by_name (tracer, "get-live-objects", &live);
   list = gst_structure_get_value (live, "live-objects-list");
-  left = gst_value_list_get_size (list);
-  for (guint i = 0; i < left; i++) {
-    const GstStructure *object = gst_value_get_structure (gst_value_list_get_value (list, i));
-    char *name = g_strdup_value_contents (gst_structure_get_value (object, "object"));
-
-    g_test_message ("left: %s", name);
-    g_free (name);
-  }
+  n = gst_value_list_get_size (list);
+  for (guint i = 0; i < n && func != NULL; i++)
+    func (gst_value_get_structure (gst_value_list_get_value (list, i)));
   gst_structure_free (live);
-  return left;
+  return n;
+}
+
+static void
+print_live (const GstStructure *object)
+{
+  g_autofree char *name = g_strdup_value_contents (gst_structure_get_value (object, "object"));
+
+  g_test_message ("alive: %s", name);
+}
+
+guint
+test_count_live (GstTracer *tracer)
+{
+  return list_live (tracer, NULL);
+}
+
+void
+test_assert_none_left (GstTracer *tracer, guint before)
+{
+  guint n = test_count_live (tracer);
+
+  if (n <= before)
+    return;
+  list_live (tracer, print_live);
+  g_error ("%u objects are alive, and %u were before", n, before);
 }

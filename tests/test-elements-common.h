@@ -95,11 +95,11 @@ void test_hold_wait (Hold *hold);
 void test_hold_release (Hold *hold);
 void test_hold_clear (Hold *hold);
 
-/* Before main: GStreamer's leaks tracer is on. Then: it, if there is one (transfer full), with the
- * plugin loaded; and how many objects are alive. */
-void test_trace_leaks (void);
+/* GStreamer's leaks tracer, if there is one (transfer full), with the plugin loaded; and how many
+ * objects are alive. That all tests together leave none is seen to by test_main(). */
 GstTracer *test_find_leaks_tracer (void);
-guint test_count_left (GstTracer *tracer);
+guint test_count_live (GstTracer *tracer);
+void test_assert_none_left (GstTracer *tracer, guint before);
 
 #define TEST_TEXT_CAPS "text/x-raw, format=(string)utf8"
 #define TEST_TIMEOUT (60 * GST_SECOND)

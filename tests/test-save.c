@@ -177,7 +177,7 @@ test_templates (void)
     g_autofree char *path = NULL;
     g_autoptr (GError) error = NULL;
 
-    if (format == LYCHEE_CHAT_FORMAT_UNKNOWN)
+    if (format == LYCHEE_CHAT_FORMAT_AUTO)
       continue;
     read_chunks (session, 0, 2);
     path = save (session);

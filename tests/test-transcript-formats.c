@@ -413,19 +413,34 @@ test_megabyte_cue (void)
 static void
 test_hostile (void)
 {
-  static const char *const pieces[] = { "<", "<s>", "{\\", "&", "{\\a}", "a:", ">> ", "<v x>", "a ",
-    "\\N", "[", "<a", "&#", "- " };
+#define CUE "WEBVTT\n\n00:01.000 --> 00:02.000\n"
+#define STRING "[{\"text\": \""
+  static const struct {
+    const char *head;
+    const char *piece;
+  } texts[] = { { CUE, "<" }, { CUE, "<s>" }, { CUE, "{\\" }, { CUE, "&" }, { CUE, "{\\a}" },
+    { CUE, "a:" }, { CUE, ">> " }, { CUE, "<v x>" }, { CUE, "a " }, { CUE, "\\N" }, { CUE, "[" },
+    { CUE, "<a" }, { CUE, "&#" }, { CUE, "- " }, { STRING, "\"x\":" }, { STRING, "\"x" },
+    { STRING, "\", a" }, { STRING, "\" " }, { STRING, ", \"a\":\"" }, { STRING, "}" }, { "[", "[" },
+    { "[", "{\"a\":" }, { "{\"words\": [", "[\"a\", 1]," },
+    { "{\"words\": [", "{\"text\":\"a\",\"start\":1,\"speaker\":2}," },
+    { "{\"a\": [",
+        "{\"speaker\":1,\"start\":9},{\"speaker\":2,\"start\":1},{\"text\":\"a\",\"start\":4}," },
+    { "<tt>", "<" }, { "<tt>", "<p begin=\"1s\">" }, { "<tt>", "<a b=\"" }, { "<tt>", "<a>" },
+    { "<tt>", "</a>" }, { "<tt>", "<!--" }, { "<tt>", "<![CDATA[a" },
+    { "<tt><p begin=\"1s\">", "a=\"" }, { "<tt><p a", " b=\"<" },
+    { "<transcript><text start=\"1\">", "&amp;" } };
 
-  for (guint i = 0; i < G_N_ELEMENTS (pieces); i++) {
-    g_autoptr (GString) vtt = g_string_new ("WEBVTT\n\n00:01.000 --> 00:02.000\n");
+  for (guint i = 0; i < G_N_ELEMENTS (texts); i++) {
+    g_autoptr (GString) text = g_string_new (texts[i].head);
     g_autoptr (GPtrArray) cues = NULL;
     ReadOptions options = { .stream = TRUE };
     clock_t start = clock ();
 
-    while (vtt->len < 400000)
-      g_string_append (vtt, pieces[i]);
-    cues = read_transcript (vtt->str, vtt->len, 4096, 4096, &options, NULL);
-    g_test_message ("%s: %.0f ms", pieces[i], (clock () - start) * 1e3 / CLOCKS_PER_SEC);
+    while (text->len < 400000)
+      g_string_append (text, texts[i].piece);
+    cues = read_transcript (text->str, text->len, 4096, 4096, &options, NULL);
+    g_test_message ("%s: %.0f ms", texts[i].piece, (clock () - start) * 1e3 / CLOCKS_PER_SEC);
     g_assert_cmpfloat ((clock () - start) / (double) CLOCKS_PER_SEC, <, 20);
   }
 }

@@ -451,6 +451,9 @@ static const BrokenCase broken[] = {
       READ_ONE READ_TWO, 1, 13 },
   { "keys-bare", "[{start: 0.5, end: 1.5, text: 'One.'}, {text: 'Two.', start: 2.5, end: 3.5}]",
       READ_ONE READ_TWO, 0, 0 },
+  { "keys-bare-line", "{start: 0.5, end: 1.5, text: 'One.'}\n", READ_ONE, 0, 0 },
+  { "unclosed-at-end", "{'segments': [{'start': 0.5, 'end': 1.5, 'text': 'One.}\n ]\n}\n", READ_ONE,
+      4, 1 },
   { "noise", "[" ONE ", @@@ " TWO "]", READ_ONE READ_TWO, 1, 46 },
   { "log-between", ONE "\nLOG (main.cc:2) y\n" TWO "\n", READ_ONE READ_TWO, 0, 0 },
 };

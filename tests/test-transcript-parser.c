@@ -163,12 +163,23 @@ static const Case cases[] = {
       "&;\n",
       0, "1.000-2.000 |&lt; <b> 'q' x &bogus; &amp &;\n" },
   { "vtt/tags-spoilt",
-      "WEBVTT\n\n00:01.000 --> 00:02.000\na < b <3 <> </> <b c\n\n00:03.000 --> 00:04.000\n"
+      "WEBVTT\n\n00:01.000 --> 00:02.000\na < b <3 <> <b c\n\n00:03.000 --> 00:04.000\n"
       "<00:00:03.500>late<c> word</c> <me@example.org> <foo>x</foo> <laughs>\n",
-      0,
-      "1.000-2.000 |a < b <3 <> </> <b c\n3.000-4.000 |late word <me@example.org> x <laughs>\n" },
+      0, "1.000-2.000 |a < b <3 <> <b c\n3.000-4.000 |late word <me@example.org> x <laughs>\n" },
   { "vtt/bad-settings", "WEBVTT\n\n00:01.000 --> 00:02.000 align: center foo\na\n", 0,
       "1.000-2.000 |a\n" },
+  { "vtt/text-behind-settings",
+      "WEBVTT\n\n00:01.000 --> 00:02.000 position:50%,line-left align: center Yes, go\n\n00:03.000 "
+      "--> "
+      "00:04.000 10:30 we met\n\n00:05.000 --> 00:06.000 X1:10 Y1:20\na</>\n",
+      0, "1.000-2.000 |Yes, go\n3.000-4.000 |10:30 we met\n5.000-6.000 |a\n" },
+  { "vtt/without-header",
+      "intro-1\n00:01.000 --> 00:02.000\na\n\nNOTE not said\n\nintro-2\n"
+      "00:03.000 --> 00:04.000\n<v Ann>b\n",
+      0, "?-? |intro-1\n1.000-2.000 |a\n3.000-4.000 Ann|Ann: b\n" },
+  { "vtt/duplicate-without-end",
+      "WEBVTT\n\n00:01.000 -->\na b\n\n00:01.000 -->\na b\n\n00:03.000 --> 00:04.000\nc\n", 0,
+      "1.000-1.500 |a b\n3.000-4.000 |c\n" },
   { "vtt/segments",
       "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n00:01.000 --> 00:02.000\na\n\n"
       "WEBVTT\nX-TIMESTAMP-MAP=MPEGTS:900000,LOCAL:00:00:00.000\n\n00:03.000 --> 00:04.000\nb\n",
@@ -392,6 +403,8 @@ static const struct {
   /* broken */
   { "--> 00:00:02.000", "0.200-2.000" },
   { "00:00:0x.000 --> 00:00:02.000", "0.200-2.000" },
+  { "00:00:01.000 --> 00:00:02.0x0", "1.000-2.000" },
+  { "00:00:01.000 --> 00:00:02.00?", "1.000-2.000" },
   { "00:00:01.000 -->", "1.000-1.500" },
   { "00:00:01.000 --> later", "1.000-1.500" },
   { "00:00:01.000 --> 00:00:0y align:start", "1.000-1.500" },
