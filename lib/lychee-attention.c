@@ -381,11 +381,13 @@ lychee_attention_is_sparse (LycheeAttention *a)
 guint
 lychee_attention_get_n_upkeep (LycheeAttention *a, guint *first)
 {
-  guint last = a->item_ends->len, end;
+  guint last = a->item_ends->len, end = G_MAXUINT;
 
   if (last == 0)
     return 0;
-  end = lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[0], 0));
+  for (guint i = 0; i < a->n_global; i++)
+    if (!lychee_cache_is_index_stale (a->cache, a->global[i]))
+      end = MIN (end, lychee_index_get_end (lychee_cache_get_index (a->cache, a->global[i], 0)));
   *first = MAX (end, index_begin (a));
   return g_array_index (a->item_ends, guint, last - 1) - *first;
 }

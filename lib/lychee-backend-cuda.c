@@ -7,6 +7,7 @@
 #include "lychee-cuda-mirror.h"
 #include "lychee-cuda-weights.h"
 #include "lychee-executor.h"
+#include "lychee-forward.h"
 #include "lychee-index-chunks-private.h"
 #include "lychee-sampler-private.h"
 
@@ -55,6 +56,7 @@ typedef struct {
   double *frequency[2];     /* [n_rot / 2 + 1] */
   gboolean knows_frequency; /* for a context of: */
   guint n_context;
+  LycheePacked *packed;           /* NULL until it is needed */
   LycheeCache *cache;             /* of the pass under way, not owned */
   GError *error;                  /* of its callback */
   LycheeAttentionWeights weights; /* no rows: not wanted */
@@ -142,6 +144,7 @@ cuda_free_worker (LycheeWorker *worker)
   g_free (w->heads);
   g_free (w->frequency[0]);
   g_free (w->frequency[1]);
+  g_clear_pointer (&w->packed, lychee_packed_free);
   g_free (w->upkeep.done);
   g_mutex_clear (&w->upkeep.lock);
   g_cond_clear (&w->upkeep.cond);
@@ -202,7 +205,8 @@ prepare_layer (void *data, int layer, LycheeCudaHead *heads)
 {
   CudaWorker *w = data;
 
-  wait_for_upkeep (w, layer);
+  if (!lychee_cache_is_index_stale (w->cache, layer)) /* else there is none */
+    wait_for_upkeep (w, layer);
   return !lychee_cuda_mirror_index (
       get_backend (w)->cuda, w->worker, w->cache, layer, heads, &w->error);
 }
@@ -264,6 +268,7 @@ place_rows (CudaWorker *w, guint first, guint n, GError **error)
   CudaBackend *b = get_backend (w);
   const LycheeHparams *hp = lychee_model_get_hparams (b->model);
   LycheeCudaUpkeep upkeep = {
+    .type = lychee_cuda_mirror_get_type (w->cache),
     .first = first,
     .n_rows = n,
     .pages = w->sequence.pages,
@@ -376,6 +381,15 @@ run_prepared (
   return b->cuda->api->worker_run (w->worker, pass, &share->result, error);
 }
 
+/* With packed positions not everything can be read where it is, if there is more than the model
+ * knows. */
+static gboolean
+needs_search (CudaWorker *w)
+{
+  return lychee_cache_is_bare (w->cache) &&
+         lychee_cache_get_n_held (w->cache) >= lychee_model_get_n_context (get_backend (w)->model);
+}
+
 /* With the cache's index locked. The share is to be released in any case. */
 static gboolean
 run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaShare *share, GError **error)
@@ -391,7 +405,8 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaShare *share, GError 
 
   /* Counted as dense answers where sparse ones were asked for, as those within the budget are. */
   options = w->options;
-  if (pass->n_tokens == 1) /* of several sequences, searches cost as much as one's */
+  if (pass->n_tokens == 1 &&
+      !needs_search (w)) /* of several sequences, searches cost as much as one's */
     options.budget = MAX (options.budget, b->sparse_from / n_sequences);
   lychee_attention_set_options (w->attention, &options);
   lychee_attention_plan (w->attention, w->cache, pass->n_tokens);
@@ -403,6 +418,11 @@ run_locked (CudaWorker *w, LycheeCudaPass *pass, LycheeCudaShare *share, GError 
     pass->budget = w->options.budget;
     pass->beam = w->options.beam;
     pass->rest = w->options.rest;
+  }
+  if (lychee_cache_is_bare (w->cache)) {
+    pass->range = (int) lychee_model_get_n_context (b->model);
+    pass->n_fresh = (int) lychee_cache_get_n_bare_indexes (w->cache);
+    pass->window = indexing ? (int) indexing->window : 0;
   }
   ok = prepare_indexes (w, pass, n_sequences > 1, error);
   if (ok && run_prepared (w, pass, share, &local) != 0) {
@@ -469,17 +489,6 @@ prepare_weights (CudaWorker *w, LycheeCudaPass *pass, GError **error)
   return TRUE;
 }
 
-static gboolean
-check_form (LycheeRowForm form, GError **error)
-{
-  if (form == LYCHEE_ROW_F16)
-    return TRUE;
-  g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-      "The CUDA backend has no KV cache of the form q8_0: set cache-type to f16, or backend to "
-      "cpu");
-  return FALSE;
-}
-
 /* A pass whose output @pass says. */
 static gboolean
 run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaShare *share,
@@ -496,16 +505,17 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaSha
           "Token id %d is not in the model's vocabulary of %d", pass->ids[i], n_vocab);
       return FALSE;
     }
-  if (!check_form (lychee_cache_get_form (cache), error))
-    return FALSE;
   if (!lychee_cache_has_window (cache, lychee_cache_get_length (cache))) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend cannot read again what another backend let go of layers with a sliding "
         "window: read the transcript with the same backend");
     return FALSE;
   }
-  if (g_cancellable_set_error_if_cancelled (cancellable, error) ||
-      !lychee_cache_reserve (cache, n, error) ||
+  if (g_cancellable_set_error_if_cancelled (cancellable, error))
+    return FALSE;
+  lychee_attention_set_packed (w->attention, lychee_forward_pack (b->model, &w->packed, cache, n),
+      lychee_model_get_n_context (b->model));
+  if (!lychee_cache_reserve (cache, n, error) ||
       !lychee_cuda_mirror_pages (b->cuda, w->worker, cache, n, w->pages, error) ||
       !prepare_weights (w, pass, error))
     return FALSE;
@@ -518,6 +528,7 @@ run_pass (CudaWorker *w, LycheeCache *cache, LycheeCudaPass *pass, LycheeCudaSha
   w->sequence.pages = w->pages->pdata;
   w->sequence.n_pages = w->pages->len;
   w->sequence.heads = NULL;
+  pass->type = lychee_cuda_mirror_get_type (cache);
   pass->n_sequences = 1;
   pass->sequences = &w->sequence;
   prepare_rope (w, pass);
@@ -589,8 +600,7 @@ cuda_hold (LycheeWorker *worker, LycheeCache *cache, GError **error)
   CudaWorker *w = (CudaWorker *) worker;
   guint length = lychee_cache_get_length (cache);
 
-  if (lychee_cache_get_form (cache) != LYCHEE_ROW_F16 || lychee_cache_is_bare (cache) ||
-      !lychee_cache_has_window (cache, length) ||
+  if (!lychee_cache_has_window (cache, length) ||
       !lychee_cuda_mirror_pages (get_backend (w)->cuda, w->worker, cache, 0, w->pages, error))
     return 0;
   return length;
@@ -620,8 +630,8 @@ static const LycheeBackendClass cuda_class = {
 };
 
 LycheeBackend *
-lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, LycheeRowForm form,
-    gboolean packed, gboolean *built, GError **error)
+lychee_backend_new_cuda (
+    LycheeModel *model, guint threads, guint device, gboolean *built, GError **error)
 {
   g_autoptr (LycheeCuda) cuda = lychee_cuda_open (device, built, error);
   g_autoptr (LycheeExecutor) executor = NULL;
@@ -633,13 +643,6 @@ lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device, Lychee
   G_STATIC_ASSERT (LYCHEE_CUDA_MAX_TOKENS == LYCHEE_FORWARD_MAX_TOKENS);
   if (!cuda)
     return NULL;
-  if (!check_form (form, error))
-    return NULL;
-  if (packed) {
-    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-        "The CUDA backend has no packed positions: set positions to absolute, or backend to cpu");
-    return NULL;
-  }
   if (lychee_model_get_hparams (model)->attention_cap > 0) {
     g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
         "The CUDA backend has no attention that caps its logits, as this model's does: set backend "

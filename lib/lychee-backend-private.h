@@ -44,7 +44,7 @@ struct _LycheeWorker {
 
 LycheeBackend *lychee_backend_new_cpu (LycheeModel *model, guint threads);
 /* @built: (out): whether there is a module for CUDA devices at all */
-LycheeBackend *lychee_backend_new_cuda (LycheeModel *model, guint threads, guint device,
-    LycheeRowForm form, gboolean packed, gboolean *built, GError **error);
+LycheeBackend *lychee_backend_new_cuda (
+    LycheeModel *model, guint threads, guint device, gboolean *built, GError **error);
 
 G_END_DECLS

@@ -8,8 +8,8 @@ G_DEFINE_QUARK (lychee-backend-error-quark, lychee_backend_error)
 /* clang-format on */
 
 LycheeBackend *
-lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device,
-    LycheeRowForm form, gboolean packed, GError **error)
+lychee_backend_new (
+    LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device, GError **error)
 {
   g_autoptr (GError) local = NULL;
   LycheeBackend *backend;
@@ -17,7 +17,7 @@ lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads, g
 
   if (type == LYCHEE_BACKEND_CPU)
     return lychee_backend_new_cpu (model, threads);
-  backend = lychee_backend_new_cuda (model, threads, cuda_device, form, packed, &built, &local);
+  backend = lychee_backend_new_cuda (model, threads, cuda_device, &built, &local);
   if (backend)
     return backend;
   if (type == LYCHEE_BACKEND_CUDA) {

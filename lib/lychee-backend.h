@@ -18,12 +18,11 @@ G_BEGIN_DECLS
 typedef struct _LycheeBackend LycheeBackend;
 typedef struct _LycheeWorker LycheeWorker;
 
-/* @threads: of the processor, see lychee_executor_get (). @form, @packed: of the caches that
- * it will be used with. AUTO never fails: where it takes the processor although a CUDA device was
- * built for, lychee_backend_get_note () says why. CUDA loads the model's weights onto the device,
- * once for all backends of a model. (transfer full) */
-LycheeBackend *lychee_backend_new (LycheeBackendType type, LycheeModel *model, guint threads,
-    guint cuda_device, LycheeRowForm form, gboolean packed, GError **error);
+/* @threads: of the processor, see lychee_executor_get (). AUTO never fails: where it takes the
+ * processor although a CUDA device was built for, lychee_backend_get_note () says why. CUDA loads
+ * the model's weights onto the device, once for all backends of a model. (transfer full) */
+LycheeBackend *lychee_backend_new (
+    LycheeBackendType type, LycheeModel *model, guint threads, guint cuda_device, GError **error);
 LycheeBackend *lychee_backend_ref (LycheeBackend *backend);
 void lychee_backend_unref (LycheeBackend *backend);
 

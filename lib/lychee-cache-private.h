@@ -98,9 +98,6 @@ guint lychee_cache_get_rope_context (LycheeCache *cache);
  * there are more than the model was trained for. Forks are the same. */
 void lychee_cache_set_packed (LycheeCache *cache, gboolean packed);
 gboolean lychee_cache_get_packed (LycheeCache *cache);
-/* Takes that back: positions are absolute, of at most @max_tokens. Only while keys were not turned
- * back. */
-void lychee_cache_keep_absolute (LycheeCache *cache, guint max_tokens);
 /* Turns back all keys but those of @local layers [n_layers] (nullable), which @packed says how to.
  * FALSE with NO_MEMORY, which can only be where forks share pages: nothing has changed then.
  * Belongs to the appending thread. Only emptying the cache undoes it. */

@@ -21,15 +21,6 @@ lychee_cache_get_packed (LycheeCache *cache)
 }
 
 void
-lychee_cache_keep_absolute (LycheeCache *cache, guint max_tokens)
-{
-  g_return_if_fail (!cache->bare);
-
-  cache->packed = FALSE;
-  cache->max_tokens = MIN (cache->max_tokens, max_tokens);
-}
-
-void
 lychee_cache_set_bare (LycheeCache *cache, guint n_indexes)
 {
   g_return_if_fail (cache->packed && lychee_cache_get_length (cache) == 0);

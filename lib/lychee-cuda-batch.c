@@ -59,9 +59,10 @@ lychee_cuda_batch_free (LycheeCudaBatch *batch)
 static gboolean
 go_together (LycheeCudaBatch *batch, const LycheeCudaPass *a, const LycheeCudaPass *b)
 {
-  return a->output == b->output && a->sparse == b->sparse && a->sinks == b->sinks &&
-         a->budget == b->budget && a->beam == b->beam && a->rest == b->rest &&
-         a->chunks == b->chunks &&
+  return a->type == b->type && a->output == b->output && a->sparse == b->sparse &&
+         a->sinks == b->sinks && a->budget == b->budget && a->beam == b->beam &&
+         a->rest == b->rest && a->chunks == b->chunks && a->range == b->range &&
+         a->n_fresh == b->n_fresh && a->window == b->window &&
          memcmp (a->frequency[0], b->frequency[0], batch->frequency_size) == 0 &&
          memcmp (a->frequency[1], b->frequency[1], batch->frequency_size) == 0;
 }

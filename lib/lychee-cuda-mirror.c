@@ -6,10 +6,15 @@
 
 #include <string.h>
 
+/* Much is brought there in pieces: on its way it takes as much memory again. */
+#define MOST_UPLOADED ((gsize) 64 << 20)
+
 /* Blocks to be copied to the device. */
 typedef struct {
   GPtrArray *to, *from;
-  GArray *sizes; /* of gsize */
+  GArray *sizes;   /* of gsize */
+  GPtrArray *made; /* memory that blocks lie in */
+  gsize total;
 } Upload;
 
 static void
@@ -18,6 +23,8 @@ upload_init (Upload *upload)
   upload->to = g_ptr_array_new ();
   upload->from = g_ptr_array_new ();
   upload->sizes = g_array_new (FALSE, FALSE, sizeof (gsize));
+  upload->made = g_ptr_array_new_with_free_func (g_free);
+  upload->total = 0;
 }
 
 static void
@@ -26,6 +33,7 @@ upload_clear (Upload *upload)
   g_ptr_array_unref (upload->to);
   g_ptr_array_unref (upload->from);
   g_array_unref (upload->sizes);
+  g_ptr_array_unref (upload->made);
 }
 
 static void
@@ -34,16 +42,24 @@ upload_add (Upload *upload, gpointer to, gconstpointer from, gsize size)
   g_ptr_array_add (upload->to, to);
   g_ptr_array_add (upload->from, (gpointer) from);
   g_array_append_val (upload->sizes, size);
+  upload->total += size;
 }
 
+/* Copies them, and is empty again. */
 static gboolean
 upload_run (Upload *upload, LycheeCuda *cuda, LycheeCudaWorker *worker, GError **error)
 {
   LycheeCudaError local = { 0 };
+  int status = cuda->api->worker_upload (worker, upload->to->len, upload->to->pdata,
+      (gconstpointer *) upload->from->pdata, (const gsize *) (gpointer) upload->sizes->data,
+      &local);
 
-  if (cuda->api->worker_upload (worker, upload->to->len, upload->to->pdata,
-          (gconstpointer *) upload->from->pdata, (const gsize *) (gpointer) upload->sizes->data,
-          &local) == 0)
+  g_ptr_array_set_size (upload->to, 0);
+  g_ptr_array_set_size (upload->from, 0);
+  g_array_set_size (upload->sizes, 0);
+  g_ptr_array_set_size (upload->made, 0);
+  upload->total = 0;
+  if (status == 0)
     return TRUE;
   lychee_cuda_set_error (error, &local, "The transcript cannot be brought onto the CUDA device");
   return FALSE;
@@ -67,26 +83,70 @@ device_page_free (gconstpointer owner, gpointer data)
   g_free (page);
 }
 
+LycheeCudaType
+lychee_cuda_mirror_get_type (LycheeCache *cache)
+{
+  return lychee_cache_get_form (cache) == LYCHEE_ROW_F16 ? LYCHEE_CUDA_F16 : LYCHEE_CUDA_Q8_0;
+}
+
+static gsize
+get_page_size (LycheeCache *cache)
+{
+  return (gsize) lychee_cache_get_n_layers (cache) * lychee_cache_get_n_kv_heads (cache) * 2 *
+         lychee_cuda_part_size (
+             lychee_cuda_mirror_get_type (cache), lychee_cache_get_head_dim (cache));
+}
+
+/* Rows of q8_0 from @first on: on the device, values and scales lie apart. */
+static void
+upload_blocks (
+    Upload *upload, guint dim, guint8 *to, const guint16 *from, guint first, guint n_rows)
+{
+  guint n_blocks = dim / LYCHEE_Q8_VALUES, n_scales = lychee_cuda_scales (dim);
+  guint8 *values = g_malloc ((gsize) n_rows * (dim + n_scales * sizeof (guint16)));
+  guint16 *scales = (guint16 *) (gpointer) (values + (gsize) n_rows * dim);
+
+  g_ptr_array_add (upload->made, values);
+  for (guint row = 0; row < n_rows; row++)
+    for (guint i = 0; i < n_scales; i++) {
+      scales[row * n_scales + i] = i < n_blocks ? *from : 0;
+      if (i >= n_blocks)
+        continue;
+      memcpy (values + (gsize) row * dim + i * LYCHEE_Q8_VALUES, from + 1, LYCHEE_Q8_VALUES);
+      from += LYCHEE_Q8_UNITS;
+    }
+  upload_add (upload, to + (gsize) first * dim, values, (gsize) n_rows * dim);
+  upload_add (upload,
+      to + LYCHEE_CACHE_PAGE_TOKENS * (gsize) dim + (gsize) first * n_scales * sizeof *scales,
+      scales, (gsize) n_rows * n_scales * sizeof *scales);
+}
+
 /* Rows first .. end - 1 of a page. What local layers let go is not there, and not read. */
 static void
-upload_rows (Upload *upload, LycheeCache *cache, guint at, guint16 *to, guint first, guint end)
+upload_rows (Upload *upload, LycheeCache *cache, guint at, guint8 *to, guint first, guint end)
 {
-  gsize dim = lychee_cache_get_head_dim (cache), part = LYCHEE_CACHE_PAGE_TOKENS * dim;
-  guint n_layers = lychee_cache_get_n_layers (cache);
+  LycheeRowForm form = lychee_cache_get_form (cache);
+  guint dim = lychee_cache_get_head_dim (cache), n_layers = lychee_cache_get_n_layers (cache);
   guint n_parts = lychee_cache_get_n_kv_heads (cache) * 2;
+  gsize part = lychee_cuda_part_size (lychee_cuda_mirror_get_type (cache), dim),
+        row = lychee_row_size (form, dim);
 
   for (guint layer = 0; layer < n_layers; layer++, to += n_parts * part) {
     const guint16 *from = lychee_cache_get_part (cache, at, layer);
 
     if (!from)
       continue;
-    if (first == 0 && end == LYCHEE_CACHE_PAGE_TOKENS) {
-      upload_add (upload, to, from, n_parts * part * sizeof *from);
+    if (form == LYCHEE_ROW_F16 && first == 0 && end == LYCHEE_CACHE_PAGE_TOKENS) {
+      upload_add (upload, to, from, n_parts * part);
       continue;
     }
-    for (guint i = 0; i < n_parts; i++)
-      upload_add (upload, to + i * part + first * dim, from + i * part + first * dim,
-          (end - first) * dim * sizeof *from);
+    from += first * row;
+    for (guint i = 0; i < n_parts; i++, from += LYCHEE_CACHE_PAGE_TOKENS * row)
+      if (form == LYCHEE_ROW_F16)
+        upload_add (upload, to + i * part + first * row * sizeof *from, from,
+            (end - first) * row * sizeof *from);
+      else
+        upload_blocks (upload, dim, to + i * part, from, first, end - first);
   }
 }
 
@@ -95,7 +155,7 @@ mirror_page (LycheeCuda *cuda, LycheeCache *cache, guint at, guint n_rows, Uploa
     gpointer *memory, GError **error)
 {
   LycheePeer *peer = lychee_cache_get_peer (cache, at, cuda);
-  gsize size = lychee_cache_get_token_bytes (cache) * LYCHEE_CACHE_PAGE_TOKENS;
+  gsize size = get_page_size (cache);
   DevicePage *page;
 
   *memory = NULL;
@@ -129,6 +189,8 @@ lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCach
   gboolean ok = TRUE;
   Upload upload;
 
+  G_STATIC_ASSERT (LYCHEE_CUDA_PAGE_TOKENS == LYCHEE_CACHE_PAGE_TOKENS);
+  G_STATIC_ASSERT (LYCHEE_CUDA_BLOCK_UNITS == LYCHEE_Q8_UNITS);
   upload_init (&upload);
   g_ptr_array_set_size (pages, n_pages);
   /* Also while they are copied: another fork that shares a page must not take it to be there. */
@@ -139,6 +201,8 @@ lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCach
     ok = mirror_page (cuda, cache, i,
         length <= begin ? 0 : MIN (length - begin, LYCHEE_CACHE_PAGE_TOKENS), &upload,
         &pages->pdata[i], error);
+    if (ok && upload.total > MOST_UPLOADED)
+      ok = upload_run (&upload, cuda, worker, error);
   }
   ok = ok && upload_run (&upload, cuda, worker, error);
   for (guint i = 0; ok && i < n_pages; i++) {
@@ -159,18 +223,18 @@ lychee_cuda_mirror_store (
 {
   guint first = lychee_cache_get_length (cache), n_layers = lychee_cache_get_n_layers (cache);
   guint n_kv_heads = lychee_cache_get_n_kv_heads (cache);
-  gsize dim = lychee_cache_get_head_dim (cache);
+  gsize size = lychee_row_size (lychee_cache_get_form (cache), lychee_cache_get_head_dim (cache));
 
   for (guint layer = 0; layer < n_layers; layer++)
     for (guint value = 0; value < 2; value++)
-      for (guint head = 0; head < n_kv_heads; head++, rows += n_rows * dim) {
+      for (guint head = 0; head < n_kv_heads; head++, rows += n_rows * size) {
         LycheeRows own;
 
         lychee_cache_get_rows (cache, layer, head, &own);
         for (guint t = 0; t < n; t++)
           memcpy (
               lychee_cache_get_writable (cache, layer, head, first + t) + value * own.value_offset,
-              rows + (at + t) * dim, dim * sizeof *rows);
+              rows + (at + t) * size, size * sizeof *rows);
       }
   g_mutex_lock (&cuda->peers_lock);
   for (guint row = first; row < first + n; row++) {

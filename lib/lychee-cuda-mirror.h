@@ -10,11 +10,14 @@ G_BEGIN_DECLS
  * from where they are saved, and on the device; forks share them in both. So are the index's coarse
  * nodes, which never change: a device gets each of them once. */
 
+/* How the device has keys and values. */
+LycheeCudaType lychee_cuda_mirror_get_type (LycheeCache *cache);
+
 /* Brings all rows of @cache onto the device, and makes room for @n more. @pages: one pointer a
  * page, NULL where it was forgotten. */
 gboolean lychee_cuda_mirror_pages (LycheeCuda *cuda, LycheeCudaWorker *worker, LycheeCache *cache,
     guint n, GPtrArray *pages, GError **error);
-/* Copies what a pass computed, [layers][K, V][kv-heads][n_rows][head-dim], into the host's pages:
+/* Copies what a pass computed, [layers][K, V][kv-heads][n_rows][row], into the host's pages:
  * @n rows from @at on are the cache's. */
 void lychee_cuda_mirror_store (
     LycheeCuda *cuda, LycheeCache *cache, const guint16 *rows, guint n, guint at, guint n_rows);

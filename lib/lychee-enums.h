@@ -70,8 +70,8 @@ LYCHEE_API GType lychee_cache_type_get_type (void);
 
 /**
  * LycheePositions:
- * @LYCHEE_POSITIONS_AUTO: packed where nobody says how long the transcript may become, and the
- * processor computes; else absolute
+ * @LYCHEE_POSITIONS_AUTO: packed where nobody says how long the transcript may become; else
+ * absolute
  * @LYCHEE_POSITIONS_ABSOLUTE: a token's position is its place in the transcript; for more of them
  * than the model was trained for, YaRN stretches them
  * @LYCHEE_POSITIONS_PACKED: what is read of a transcript gets positions when it is read, never more

@@ -118,40 +118,34 @@ graphs_unref (Graphs *graphs)
 }
 
 static const LycheePacked *
-get_packed (LycheeForward *f)
+get_packed (LycheeModel *model, LycheePacked **packed)
 {
-  LycheeModel *model = f->graphs->model;
   const LycheeHparams *hp = lychee_model_get_hparams (model);
 
-  if (!f->packed) {
+  if (!*packed) {
     g_autofree double *frequencies = g_new (double, hp->n_rot / 2 + 1);
 
     lychee_model_get_frequencies (model, FALSE, 0, frequencies);
-    f->packed = lychee_packed_new (frequencies, hp->n_rot / 2,
+    *packed = lychee_packed_new (frequencies, hp->n_rot / 2,
         lychee_model_get_description (model)->rope_halves, hp->head_dim,
         lychee_attention_get_farthest (hp->n_context));
   }
-  return f->packed;
+  return *packed;
 }
 
-/* How keys are kept, for a pass of @n tokens: with packed positions, they are turned back when
- * there are more than the model was trained for. */
-static void
-set_positions (LycheeForward *f, LycheeCache *cache, guint n)
+const LycheePacked *
+lychee_forward_pack (LycheeModel *model, LycheePacked **packed, LycheeCache *cache, guint n)
 {
-  LycheeModel *model = f->graphs->model;
-  guint range = lychee_model_get_n_context (model);
   g_autoptr (GError) error = NULL;
 
   lychee_cache_lock_index (cache);
   if (lychee_cache_get_packed (cache) && !lychee_cache_is_bare (cache) &&
-      lychee_cache_get_n_held (cache) + n > range &&
+      lychee_cache_get_n_held (cache) + n > lychee_model_get_n_context (model) &&
       !lychee_cache_turn_back (
-          cache, get_packed (f), lychee_model_get_local_layers (model), &error))
+          cache, get_packed (model, packed), lychee_model_get_local_layers (model), &error))
     g_debug ("%s: keys stay as they are until the next pass", error->message);
   lychee_cache_unlock_index (cache);
-  lychee_attention_set_packed (
-      f->attention, lychee_cache_is_bare (cache) ? get_packed (f) : NULL, range);
+  return lychee_cache_is_bare (cache) ? get_packed (model, packed) : NULL;
 }
 
 LycheeForward *
@@ -466,7 +460,9 @@ lychee_forward_run (LycheeForward *f, LycheeCache *cache, const gint32 *ids, gui
     }
   if (!lychee_cache_reserve (cache, n, error))
     return FALSE;
-  set_positions (f, cache, n);
+  lychee_attention_set_packed (f->attention,
+      lychee_forward_pack (f->graphs->model, &f->packed, cache, n),
+      lychee_model_get_n_context (f->graphs->model));
   if (!lychee_executor_begin (f->graphs->executor, cancellable, error))
     return FALSE;
   ok = run (f, cache, ids, n, output, wants_result, cancellable, error);

@@ -7,6 +7,7 @@
 #include "lychee-cache.h"
 #include "lychee-executor.h"
 #include "lychee-model.h"
+#include "lychee-packed.h"
 
 G_BEGIN_DECLS
 
@@ -44,6 +45,12 @@ gsize lychee_forward_get_bytes (LycheeForward *forward);
  * the executor. */
 gboolean lychee_forward_run (LycheeForward *forward, LycheeCache *cache, const gint32 *ids, guint n,
     LycheeOutput output, const float **logits, GCancellable *cancellable, GError **error);
+
+/* How keys are kept, for a pass of @n tokens: with packed positions, they are turned back when
+ * there are more than the model was trained for. @packed: (inout): NULL, until it is needed.
+ * Returns it, or NULL: keys have positions. (transfer none) */
+const LycheePacked *lychee_forward_pack (
+    LycheeModel *model, LycheePacked **packed, LycheeCache *cache, guint n);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeForward, lychee_forward_free)
 

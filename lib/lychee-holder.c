@@ -18,8 +18,8 @@ lychee_holder_new (LycheeModel *model, LycheeBackendType type, guint cuda_device
 
   if (type == LYCHEE_BACKEND_CPU)
     return NULL;
-  backend = lychee_backend_new_cuda (model, 0, cuda_device, LYCHEE_ROW_F16, FALSE, &built,
-      type == LYCHEE_BACKEND_CUDA ? error : NULL);
+  backend = lychee_backend_new_cuda (
+      model, 0, cuda_device, &built, type == LYCHEE_BACKEND_CUDA ? error : NULL);
   if (!backend)
     return NULL;
   holder = g_new0 (LycheeHolder, 1);

@@ -28,7 +28,7 @@ lychee_session_make_cache (LycheeSession *s)
   LycheeCacheIndexing indexing = { s->granularity, s->sinks, s->window };
   gboolean whole = s->backend_type == LYCHEE_BACKEND_CUDA;
   gboolean packed = s->positions == LYCHEE_POSITIONS_PACKED ||
-                    (s->positions == LYCHEE_POSITIONS_AUTO && s->max_context == 0 && !whole);
+                    (s->positions == LYCHEE_POSITIONS_AUTO && s->max_context == 0);
   LycheeRowForm form = get_form (s);
   guint n_context = s->max_context;
 

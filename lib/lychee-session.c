@@ -419,9 +419,8 @@ lychee_session_class_init (LycheeSessionClass *klass)
    * LycheeSession:positions:
    *
    * Absolute, or packed: for transcripts of any length, whatever the model was trained for. "auto"
-   * is packed where "max-context" is not given and the processor computes; once the session is
-   * made the property says which it is. With packed positions, max-context 0 is a million tokens,
-   * and memory is the limit.
+   * is packed where "max-context" is not given; once the session is made the property says which
+   * it is. With packed positions, max-context 0 is a million tokens, and memory is the limit.
    */
   props[PROP_POSITIONS] = g_param_spec_enum ("positions", "Positions",
       "Absolute, or packed: for transcripts of any length, whatever the model was trained for",
@@ -776,36 +775,15 @@ lychee_session_prefill (LycheeSession *s, LycheeWorker *worker, LycheeCache *cac
   return TRUE;
 }
 
-/* Whether its positions cannot be absolute: they were asked for, or there is more already than the
- * model was trained for. */
 static gboolean
-needs_packed (LycheeSession *s, LycheeCache *cache)
-{
-  return lychee_cache_get_packed (cache) &&
-         (s->positions == LYCHEE_POSITIONS_PACKED || lychee_cache_is_bare (cache));
-}
-
-static gboolean
-open_backend (LycheeSession *s, LycheeCache *cache, GError **error)
+open_backend (LycheeSession *s, GError **error)
 {
   gboolean ok;
 
   g_mutex_lock (&s->lock);
   if (!s->backend)
-    s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device,
-        lychee_cache_get_form (cache), needs_packed (s, cache), error);
+    s->backend = lychee_backend_new (s->backend_type, s->model, s->threads, s->cuda_device, error);
   ok = s->backend != NULL;
-  if (ok && lychee_cache_get_packed (cache) &&
-      lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA && !needs_packed (s, cache))
-    lychee_cache_keep_absolute (cache, lychee_model_get_n_context (s->model));
-  /* One that was loaded after another one was computed. */
-  if (ok && lychee_cache_get_packed (cache) &&
-      lychee_backend_get_kind (s->backend) == LYCHEE_BACKEND_CUDA) {
-    g_set_error_literal (error, LYCHEE_BACKEND_ERROR, LYCHEE_BACKEND_ERROR_UNSUPPORTED,
-        "The session has packed positions, which the CUDA backend does not: load it into a session "
-        "with backend cpu");
-    ok = FALSE;
-  }
   g_mutex_unlock (&s->lock);
   return ok;
 }
@@ -839,7 +817,7 @@ lychee_session_check_ready (LycheeSession *s, GError **error)
     return FALSE;
   }
   if (template != LYCHEE_CHAT_FORMAT_AUTO)
-    return open_backend (s, cache, error) && lychee_session_check_memory (s, cache, error);
+    return open_backend (s, error) && lychee_session_check_memory (s, cache, error);
   g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_TEMPLATE,
       "The model “%s” has %s; set template to chatml, llama2, llama3, gemma, mistral, qwen3, phi3, "
       "phi4, granite or plain",

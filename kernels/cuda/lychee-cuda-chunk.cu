@@ -3,50 +3,32 @@
  * too few queries to occupy a device. A block takes 64 queries (tokens and heads of a group) of one
  * KV head, a warp 16 of them. */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-rows.cuh"
 
 #define WARPS 4
 #define THREADS (WARPS * 32)
 #define ROWS (WARPS * 16)
 
-template <int D> struct ChunkShape {
+template <typename F, int D> struct Shape {
   static const int keys = D <= 128 ? 64 : 32;
-  static const int stride = D + 8;
-  static const int shared = (ROWS + 4 * keys) * stride * 2;
+  typedef LycheeTiles<F, D, keys, false> Tiles;
+  static const int stride = Tiles::stride;
+  static const int shared = ROWS * stride * 2 + Tiles::size;
 };
 
-template <typename T, int D>
-__device__ __forceinline__ void
-load_keys (const LycheeCudaAttend &p, int begin, int end, T *k_tile, T *v_tile)
-{
-  typedef ChunkShape<D> S;
-  const int head = p.step->head, skip = p.step->skip;
-  const size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * D;
-
-  for (int i = threadIdx.x; i < S::keys * (D / 8); i += THREADS) {
-    int key = i / (D / 8), part = i % (D / 8) * 8;
-    bool there = begin + key < end;
-    int row = there ? lychee_cuda_row (begin + key, head, skip) : 0;
-    const T *from = static_cast<const T *> (p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) +
-                    p.layer_offset + 2 * blockIdx.y * head_size +
-                    (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * D + part;
-
-    lychee_copy_async (k_tile + key * S::stride + part, from, there);
-    lychee_copy_async (v_tile + key * S::stride + part, from + head_size, there);
-  }
-  lychee_commit_copies ();
-}
-
-template <typename T, int D>
+template <typename F, int D>
 __global__ void
 __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
 {
-  typedef ChunkShape<D> S;
+  typedef Shape<F, D> S;
+  typedef typename LycheeForm<F>::Type T;
   typedef LycheeElement<T> E;
   LYCHEE_DYNAMIC_SHARED (memory);
   T *q_tile = reinterpret_cast<T *> (memory); /* [ROWS][stride] */
-  T *k_tile = q_tile + ROWS * S::stride;      /* [2][keys][stride] */
-  T *v_tile = k_tile + 2 * S::keys * S::stride;
+  const typename S::Tiles tiles (memory + ROWS * S::stride * sizeof (T));
+  const int head = p.step->head, skip = p.step->skip;
+  const size_t offset =
+      p.layer_offset + 2 * blockIdx.y * lychee_cuda_part_size (LycheeForm<F>::type, D);
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   int group = p.n_heads / p.n_kv_heads, n_rows = p.n_tokens * group, row0 = blockIdx.x * ROWS;
   int first = p.step->first - p.step->skip; /* here everything is counted by places */
@@ -69,8 +51,15 @@ __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
   for (int j = 0; j < D / 8; j++)
     o[j][0] = o[j][1] = o[j][2] = o[j][3] = 0;
 
+  /* Has tile @tile copied. */
+  auto fetch = [&] (int tile) {
+    int from = begin + tile * S::keys;
+
+    tiles.fetch (tile, p.pages, offset, THREADS,
+        [=] (int key) { return from + key < end ? lychee_cuda_row (from + key, head, skip) : -1; });
+  };
   if (begin < end) {
-    load_keys<T, D> (p, begin, end, k_tile, v_tile);
+    fetch (0);
     for (int i = threadIdx.x; i < ROWS * D; i += THREADS) {
       int row = row0 + i / D;
       float x = 0;
@@ -82,16 +71,15 @@ __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
     }
   }
   for (int tile = 0; begin + tile * S::keys < end; tile++) {
-    const T *k = k_tile + tile % 2 * S::keys * S::stride;
-    const T *v = v_tile + tile % 2 * S::keys * S::stride;
+    const T *k = tiles.k.get (tile), *v = tiles.v.get (tile);
     int at_key = begin + tile * S::keys;
     float s[S::keys / 8][4];
 
     lychee_wait_copies ();
     __syncthreads ();
     if (at_key + S::keys < end)
-      load_keys<T, D> (p, at_key + S::keys, end, k_tile + (tile + 1) % 2 * S::keys * S::stride,
-          v_tile + (tile + 1) % 2 * S::keys * S::stride);
+      fetch (tile + 1);
+    tiles.finish (tile, THREADS, [] (auto &, int) {});
 #pragma unroll
     for (int j = 0; j < S::keys / 8; j++)
       s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0;
@@ -181,34 +169,26 @@ __launch_bounds__ (THREADS, 1) chunk_kernel (LycheeCudaAttend p)
     }
 }
 
-template <typename T, int D>
+template <typename F, int D>
 static int
 launch (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   int n_rows = p->n_tokens * (p->n_heads / p->n_kv_heads);
   dim3 grid ((n_rows + ROWS - 1) / ROWS, p->n_kv_heads, p->n_splits);
-  int status = lychee_allow_shared (chunk_kernel<T, D>, ChunkShape<D>::shared);
+  int status = lychee_allow_shared (chunk_kernel<F, D>, Shape<F, D>::shared);
 
   if (status)
     return status;
-  return lychee_launch (chunk_kernel<T, D>, grid, THREADS, ChunkShape<D>::shared, stream, *p);
-}
-
-template <typename T>
-static int
-launch_dim (const LycheeCudaAttend *p, cudaStream_t stream)
-{
-  return lychee_with_head_dim (
-      p->head_dim, [=] (auto dim) { return launch<T, decltype (dim)::value> (p, stream); });
+  return lychee_launch (chunk_kernel<F, D>, grid, THREADS, Shape<F, D>::shared, stream, *p);
 }
 
 size_t
-lychee_cuda_attend_chunk_shared (int head_dim)
+lychee_cuda_attend_chunk_shared (LycheeCudaType type, int head_dim)
 {
   size_t shared = 0;
 
-  lychee_with_head_dim (head_dim, [&] (auto dim) {
-    shared = ChunkShape<decltype (dim)::value>::shared;
+  lychee_with_form_and_dim (type, head_dim, [&] (auto form, auto dim) {
+    shared = Shape<decltype (form), decltype (dim)::value>::shared;
     return 0;
   });
   return shared;
@@ -219,11 +199,10 @@ lychee_cuda_attend_chunk (const LycheeCudaAttend *p, cudaStream_t stream)
 {
   if (p->n_tokens == 0)
     return 0;
-  if (p->n_splits < 1 || p->selection || p->separate || p->n_heads % p->n_kv_heads != 0)
+  if (p->n_splits < 1 || p->selection || p->separate || p->turn.range > 0 ||
+      p->n_heads % p->n_kv_heads != 0)
     return (int) cudaErrorInvalidValue;
-  if (p->type == LYCHEE_CUDA_F16)
-    return launch_dim<__half> (p, stream);
-  if (p->type == LYCHEE_CUDA_BF16)
-    return launch_dim<__nv_bfloat16> (p, stream);
-  return (int) cudaErrorInvalidValue;
+  return lychee_with_form_and_dim (p->type, p->head_dim, [=] (auto form, auto dim) {
+    return launch<decltype (form), decltype (dim)::value> (p, stream);
+  });
 }

@@ -190,7 +190,10 @@ lychee_emulated_ldmatrix (unsigned *r, const void *row, int n, bool transpose, c
 
 /* Copies 16 bytes to shared memory, or writes zeros where !@there. */
 #define lychee_copy_async(to, from, there)                                                         \
-  lychee_emulator::copy_async (to, from, (there) ? 16 : 0, LYCHEE_HERE)
+  lychee_emulator::copy_async (to, from, 16, there, LYCHEE_HERE)
+/* The same of @size bytes: 4, 8 or 16. */
+#define lychee_copy_async_some(size, to, from, there)                                              \
+  lychee_emulator::copy_async (to, from, size, there, LYCHEE_HERE)
 #define lychee_commit_copies() lychee_emulator::commit_copies ()
 #define lychee_wait_copies() lychee_emulator::wait_copies (0)
 
@@ -281,6 +284,12 @@ lychee_copy_async (void *to, const void *from, bool there)
                : "r"(lychee_shared_address (to)), "l"(from), "r"(there ? 16 : 0)
                : "memory");
 }
+
+#define lychee_copy_async_some(size, to, from, there)                                              \
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;"                                     \
+               :                                                                                   \
+               : "r"(lychee_shared_address (to)), "l"(from), "r"((there) ? (size) : 0), "n"(size)  \
+               : "memory")
 
 __device__ __forceinline__ void
 lychee_commit_copies ()

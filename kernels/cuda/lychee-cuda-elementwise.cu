@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What goes over each element once: embedding, norms, rotation and storing, gates, conversions. */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-packed.cuh"
 
 #define THREADS 256
 
@@ -26,6 +26,8 @@ blocks_for (size_t n)
     typedef __nv_bfloat16 T;                                                                       \
     return call;                                                                                   \
   }                                                                                                \
+  case LYCHEE_CUDA_Q8_0:                                                                           \
+    break;                                                                                         \
   }                                                                                                \
   return (int) cudaErrorInvalidValue
 
@@ -108,22 +110,144 @@ lychee_cuda_rope_table (const LycheeCudaRopeTable *p, cudaStream_t stream)
       rope_table_kernel, blocks_for ((size_t) p->n_tokens * p->n_pairs), THREADS, 0, stream, *p);
 }
 
+__global__ void
+turns_kernel (LycheeCudaTurns p)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x, n_low = LYCHEE_CUDA_TURN_LOW * p.n_pairs;
+
+  if (i < n_low + p.n_high * p.n_pairs) {
+    bool is_low = i < n_low;
+    int at = is_low ? i : i - n_low, pair = at % p.n_pairs;
+    double position = (double) (at / p.n_pairs) * (is_low ? 1 : LYCHEE_CUDA_TURN_LOW);
+    double angle = position * p.frequency[pair], size = is_low ? p.frequency[p.n_pairs] : 1;
+    float *to = (is_low ? p.low : p.high) + (size_t) at * 2;
+
+    to[0] = (float) (size * cos (angle));
+    to[1] = (float) (size * sin (angle));
+  }
+}
+
+int
+lychee_cuda_turns (const LycheeCudaTurns *p, cudaStream_t stream)
+{
+  size_t n = (size_t) (LYCHEE_CUDA_TURN_LOW + p->n_high) * p->n_pairs;
+
+  if (n == 0)
+    return 0;
+  return lychee_launch (turns_kernel, blocks_for (n), THREADS, 0, stream, *p);
+}
+
+/* The mean of exp (i f d) over distances is the sum of a geometric series over their number. Keys
+ * are not multiplied with the scale, which queries have twice instead. */
+__global__ void
+packed_table_kernel (LycheeCudaPackedTable p)
+{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+  if (i < p.n_tokens * p.n_pairs) {
+    int token = i / p.n_pairs;
+    LycheeCudaStep step = p.step[p.separate ? token : 0];
+    int place = step.first - step.skip + (p.separate ? 0 : token);
+    int farthest = max (p.window, min (place, p.range / 2));
+    double frequency = p.frequency[i % p.n_pairs], scale = p.frequency[p.n_pairs];
+    double at = p.range + LYCHEE_CUDA_BEHIND - p.behind + token % p.block_tokens;
+    double middle = (p.window + (double) farthest) / 2, width = (double) farthest - p.window + 1;
+    double below = sin (frequency / 2);
+    double size = fabs (below) < 1e-12 ? 1 : sin (width * frequency / 2) / (width * below);
+
+    p.query[2 * i] = (float) (scale * cos (at * frequency));
+    p.query[2 * i + 1] = (float) (scale * sin (at * frequency));
+    p.aim[2 * i] = (float) (scale * scale * size * cos (middle * frequency));
+    p.aim[2 * i + 1] = (float) (scale * scale * size * sin (middle * frequency));
+  }
+}
+
+int
+lychee_cuda_packed_table (const LycheeCudaPackedTable *p, cudaStream_t stream)
+{
+  if (p->n_tokens == 0)
+    return 0;
+  if (p->range < 1 || p->block_tokens < 1)
+    return (int) cudaErrorInvalidValue;
+  return lychee_launch (
+      packed_table_kernel, blocks_for ((size_t) p->n_tokens * p->n_pairs), THREADS, 0, stream, *p);
+}
+
+/* Elements @first and @second of a row, where they are this thread's own: into the page's part, and
+ * for the host. */
+template <typename F> struct RowWriter {
+  static __device__ __forceinline__ void
+  write (char *part, int row, uint16_t *copy, int dim, bool mine, int first, int second, float x,
+      float y)
+  {
+    F *to = reinterpret_cast<F *> (part) + (size_t) row * dim;
+    F *host = reinterpret_cast<F *> (copy);
+
+    if (!mine)
+      return;
+    to[first] = host[first] = LycheeElement<F>::make (x);
+    to[second] = host[second] = LycheeElement<F>::make (y);
+  }
+};
+
+/* A warp a block of 32 values, as lychee_q8_encode () rounds them (lychee-cpu-kernels-private.h);
+ * all threads. */
+template <> struct RowWriter<LycheeQ8> {
+  static __device__ __forceinline__ void
+  write (char *part, int row, uint16_t *copy, int dim, bool mine, int first, int second, float x,
+      float y)
+  {
+    LYCHEE_SHARED (float, values, 256);
+    signed char *to = reinterpret_cast<signed char *> (part) + (size_t) row * dim;
+    __half *scales = reinterpret_cast<__half *> (part + (size_t) LYCHEE_CUDA_PAGE_TOKENS * dim) +
+                     row * lychee_cuda_scales (dim);
+    int lane = threadIdx.x % 32;
+
+    if (mine) {
+      values[first] = x;
+      values[second] = y;
+    }
+    __syncthreads ();
+    for (int block = threadIdx.x / 32; block < dim / 32; block += blockDim.x / 32) {
+      uint16_t *host = copy + block * LYCHEE_CUDA_BLOCK_UNITS;
+      float value = values[block * 32 + lane], size = fabsf (value);
+      bool bad = __any_sync (LYCHEE_ALL_LANES, !(size < INFINITY));
+      __half scale = __float2half_rn (bad ? NAN : lychee_warp_max (size) / 127);
+      float step = __half2float (scale), inverse = step > 0 ? 1 / step : 0;
+      float scaled = bad ? 0 : rintf (__fmul_rn (value, inverse));
+      signed char byte = (signed char) fminf (fmaxf (scaled, -127), 127);
+
+      to[block * 32 + lane] = byte;
+      reinterpret_cast<signed char *> (host + 1)[lane] = byte;
+      if (lane == 0) {
+        scales[block] = scale;
+        *reinterpret_cast<__half *> (host) = scale;
+      }
+    }
+  }
+};
+
+static __device__ __forceinline__ float2
+rotate (const float *table, int at, float2 x)
+{
+  float c = table[2 * at], s = table[2 * at + 1];
+
+  return float2{ x.x * c - x.y * s, x.x * s + x.y * c };
+}
+
 /* A block a token and head, a thread a pair of elements. */
-template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (LycheeCudaRope p)
+template <typename F> __global__ void __launch_bounds__ (128) rope_kernel (LycheeCudaRope p)
 {
   LYCHEE_SHARED (float, scratch, 32);
   int token = blockIdx.x, head = blockIdx.y, i = threadIdx.x, d = p.head_dim;
   int is_query = head < p.n_heads, is_value = head >= p.n_heads + p.n_kv_heads;
   int kv_head = is_value ? head - p.n_heads - p.n_kv_heads : head - p.n_heads;
   const float *norm = is_query ? p.q_norm : is_value ? nullptr : p.k_norm;
-  bool mine = i < d / 2, rotates = !is_value && i < p.n_rot / 2;
-  int first = 2 * i, second = 2 * i + 1;
+  int first, second;
+  bool mine = i < d / 2;
+  bool rotates = lychee_find_pair (is_value ? 0 : p.n_rot, p.neox, i, &first, &second);
   float x = 0, y = 0;
 
-  if (p.neox && rotates) {
-    first = i;
-    second = i + p.n_rot / 2;
-  }
   if (mine) {
     const float *from = p.qkv + ((size_t) token * (p.n_heads + 2 * p.n_kv_heads) + head) * d;
 
@@ -142,32 +266,39 @@ template <typename T> __global__ void __launch_bounds__ (128) rope_kernel (Lyche
       y *= factor * norm[second];
     }
   }
-  if (!mine)
-    return;
-  if (rotates) {
-    const float *turn = p.table + ((size_t) token * (p.n_rot / 2) + i) * 2;
-    float rotated = x * turn[0] - y * turn[1];
+  if (mine && is_query && p.aim) {
+    float *to = p.aim + ((size_t) token * p.n_heads + head) * d;
+    float2 aim = { x, y };
 
-    y = x * turn[1] + y * turn[0];
-    x = rotated;
+    if (rotates)
+      aim = rotate (p.aim_table, token * (p.n_rot / 2) + i, aim);
+    to[first] = aim.x;
+    to[second] = aim.y;
+  }
+  if (mine && rotates && (is_query || !p.packed)) {
+    float2 turned = rotate (p.table, token * (p.n_rot / 2) + i, float2{ x, y });
+
+    x = turned.x;
+    y = turned.y;
   }
   if (is_query) {
     float *to = p.q + ((size_t) token * p.n_heads + head) * d;
 
-    to[first] = x;
-    to[second] = y;
+    if (mine) {
+      to[first] = x;
+      to[second] = y;
+    }
   } else {
     int row = p.separate ? p.step[token].first : p.step->first + token;
     void *const *pages = p.pages + (p.separate ? (size_t) token * p.page_stride : 0);
-    size_t head_size = (size_t) LYCHEE_CUDA_PAGE_TOKENS * d;
-    T *page = static_cast<T *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset;
-    T *to = page + (2 * kv_head + is_value) * head_size +
-            (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * d;
-    T *copy = static_cast<T *> (p.copy) +
-              (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) * d;
+    LycheeCudaType type = LycheeForm<F>::type;
+    char *part = static_cast<char *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + p.layer_offset +
+                 (size_t) (2 * kv_head + is_value) * lychee_cuda_part_size (type, d);
+    uint16_t *copy = p.copy + (((size_t) is_value * p.n_kv_heads + kv_head) * p.n_tokens + token) *
+                                  lychee_cuda_row_units (type, d);
 
-    to[first] = copy[first] = LycheeElement<T>::make (x);
-    to[second] = copy[second] = LycheeElement<T>::make (y);
+    RowWriter<F>::write (
+        part, row & (LYCHEE_CUDA_PAGE_TOKENS - 1), copy, d, mine, first, second, x, y);
   }
 }
 
@@ -181,7 +312,9 @@ lychee_cuda_rope (const LycheeCudaRope *p, cudaStream_t stream)
     return 0;
   if (p->head_dim % 2 != 0 || p->head_dim > 256 || p->n_rot > p->head_dim || p->n_rot % 2 != 0)
     return (int) cudaErrorInvalidValue;
-  FOR_TYPE (p->type, lychee_launch (rope_kernel<T>, grid, threads, 0, stream, *p));
+  return lychee_with_form (p->type, p->head_dim, [=] (auto form) {
+    return lychee_launch (rope_kernel<decltype (form)>, grid, threads, 0, stream, *p);
+  });
 }
 
 __device__ __forceinline__ float

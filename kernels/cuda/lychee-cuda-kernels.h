@@ -12,7 +12,7 @@
 #include "lychee-cuda.h"
 
 #define LYCHEE_CUDA_PAGE_SHIFT 8
-#define LYCHEE_CUDA_PAGE_TOKENS (1 << LYCHEE_CUDA_PAGE_SHIFT)
+static_assert (1 << LYCHEE_CUDA_PAGE_SHIFT == LYCHEE_CUDA_PAGE_TOKENS, "pages");
 
 /* What changes from pass to pass, in device memory, so that a captured graph stays right.
  *
@@ -68,6 +68,49 @@ typedef struct {
 } LycheeCudaRopeTable;
 int lychee_cuda_rope_table (const LycheeCudaRopeTable *params, cudaStream_t stream);
 
+/* Packed positions. Keys stand nowhere, and get positions when they are read: their distance from
+ * an origin behind the queries, counted back from the last position, @range + LYCHEE_CUDA_BEHIND.
+ * See lib/lychee-attention-rows.c for which distances are kept. */
+#define LYCHEE_CUDA_BEHIND 16 /* the origin behind the first token of a block of a search, */
+                              /* as it is on the processor: its BLOCK_TOKENS */
+typedef struct {
+  int range;  /* positions that the model knows; 0: keys have their positions */
+  int behind; /* the origin is so many places behind the first token of a block */
+  int n_rot, neox;
+  const float *low, *high; /* see LycheeCudaTurns */
+} LycheeCudaTurn;
+
+/* Cosines and sines of all positions, in two steps: position p is turned by low p % LOW and by high
+ * p / LOW. */
+#define LYCHEE_CUDA_TURN_BITS 6
+#define LYCHEE_CUDA_TURN_LOW (1 << LYCHEE_CUDA_TURN_BITS)
+typedef struct {
+  int n_pairs, n_high;
+  const double *frequency; /* [n_pairs] angle per position, and the scale */
+  float *low;              /* [LYCHEE_CUDA_TURN_LOW][n_pairs][2], times the scale */
+  float *high;             /* [n_high][n_pairs][2] */
+} LycheeCudaTurns;
+int lychee_cuda_turns (const LycheeCudaTurns *params, cudaStream_t stream);
+static inline int
+lychee_cuda_count_high (int range)
+{
+  return ((range + LYCHEE_CUDA_BEHIND) >> LYCHEE_CUDA_TURN_BITS) + 1;
+}
+
+/* What queries are rotated by then: to their position, and to be compared with keys that stand
+ * nowhere, as they are on average for all distances at which these may be. */
+typedef struct {
+  int n_tokens, n_pairs;
+  const LycheeCudaStep *step;
+  const double *frequency;
+  int separate;
+  int range, behind, block_tokens;
+  int window;   /* the least of those distances */
+  float *query; /* [n_tokens][n_pairs][2] */
+  float *aim;   /* the same */
+} LycheeCudaPackedTable;
+int lychee_cuda_packed_table (const LycheeCudaPackedTable *params, cudaStream_t stream);
+
 /* From the product of the projections: biases, norms of heads, rotation; queries go to @q, keys and
  * values into the pages, and in @copy to where the host reads them from. */
 typedef struct {
@@ -81,11 +124,14 @@ typedef struct {
   const float *q_norm, *k_norm; /* [head_dim], or NULL */
   const float *table;           /* [n_tokens][n_rot / 2][2] */
   const LycheeCudaStep *step;
-  void *const *pages;  /* [pages], each [layers][n_kv_heads][K, V][page tokens][head_dim] */
-  size_t layer_offset; /* elements from a page's begin to the layer's */
+  void *const *pages;  /* [pages] */
+  size_t layer_offset; /* bytes from a page's begin to the layer's parts */
   float *q;            /* [n_tokens][n_heads][head_dim] */
-  void *copy;          /* [K, V][n_kv_heads][n_tokens][head_dim] */
+  uint16_t *copy;      /* [K, V][n_kv_heads][n_tokens][row units], as the host has rows */
   int separate, page_stride;
+  int packed;             /* keys are not rotated */
+  const float *aim_table; /* as @table: what queries are searched with */
+  float *aim;             /* [n_tokens][n_heads][head_dim], or NULL */
 } LycheeCudaRope;
 int lychee_cuda_rope (const LycheeCudaRope *params, cudaStream_t stream);
 
@@ -199,9 +245,10 @@ int lychee_cuda_search_chunks (const LycheeCudaSearch *params, cudaStream_t stre
 /* Upkeep: where rows @first .. @first + @n_rows - 1 go in each of @n_indexes indexes. */
 #define LYCHEE_CUDA_MAX_PLACED 64
 typedef struct {
+  LycheeCudaType type; /* of keys: F16 or Q8_0 */
   int head_dim, n_indexes, n_rows, first;
   const LycheeCudaHead *heads; /* [n_indexes]; no nodes: no place, node -1 */
-  const void *const *pages;    /* each [n_indexes][K, V][page tokens][head_dim] of f16 */
+  const void *const *pages;    /* parts for each of the indexes, [n_indexes][K, V] */
   LycheeCudaPlace *places;     /* [n_indexes][n_rows] */
   /* For the first of the rows that go to a leaf: the sum of the keys that this then has, the sum of
    * their squares, their number. Others are not written. */
@@ -220,9 +267,9 @@ typedef struct {
   const float *q; /* [n_tokens][n_heads][head_dim] */
   const LycheeCudaStep *step;
   const void *const *pages;
-  size_t layer_offset;
-  int window;   /* tokens that a token sees, its own included; 0: all */
-  int n_splits; /* of the keys */
+  size_t layer_offset; /* bytes */
+  int window;          /* tokens that a token sees, its own included; 0: all */
+  int n_splits;        /* of the keys */
   /* Sparse only (selection NULL: dense): */
   int block_tokens;
   const LycheeCudaSelection *selection; /* [jobs] */
@@ -237,15 +284,19 @@ typedef struct {
   float *o;     /* [splits][n_heads n_tokens][head_dim] */
   int separate; /* blocks are of one token; not for many queries */
   int page_stride, head_stride;
+  LycheeCudaTurn turn; /* with packed positions; not for many queries */
 } LycheeCudaAttend;
-/* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout. */
+/* Few queries: a block a split, a KV head and 8 queries. In effect float32 throughout, but that
+ * keys and values of Q8_0 are rounded to 16 bits when they are read. */
 int lychee_cuda_attend (const LycheeCudaAttend *params, cudaStream_t stream);
+/* The part of it that is for packed positions. */
+int lychee_cuda_attend_turned (const LycheeCudaAttend *params, cudaStream_t stream);
 /* How many of its blocks a processor with so many bytes of shared memory runs at a time. */
 int lychee_cuda_attend_blocks (int head_dim, size_t shared);
 /* Many queries, dense: 64 a block; queries and weights are rounded to @type. */
 int lychee_cuda_attend_chunk (const LycheeCudaAttend *params, cudaStream_t stream);
 /* Bytes of shared memory that a block of that takes: more than some devices have. */
-size_t lychee_cuda_attend_chunk_shared (int head_dim);
+size_t lychee_cuda_attend_chunk_shared (LycheeCudaType type, int head_dim);
 
 typedef struct {
   LycheeCudaType type; /* of the output */
@@ -262,12 +313,13 @@ int lychee_cuda_merge (const LycheeCudaMerge *params, cudaStream_t stream);
  * got, as far as they were read, added up by bins. They stand before the pass's tokens. */
 #define LYCHEE_CUDA_WEIGHT_ONE 4294967296.0f
 typedef struct {
+  LycheeCudaType type; /* of keys: F16 or Q8_0 */
   int head_dim, n_heads, n_kv_heads, n_tokens, block_tokens;
   float scale;
   const float *q; /* [n_tokens][n_heads][head_dim] */
   const LycheeCudaStep *step;
-  const void *const *pages; /* f16 */
-  size_t layer_offset;
+  const void *const *pages;
+  size_t layer_offset;                  /* bytes */
   const LycheeCudaSelection *selection; /* NULL: all were read */
   const int *selected;
   int budget;
@@ -276,6 +328,7 @@ typedef struct {
   const unsigned *bins; /* [n_rows], runs of equal ones */
   unsigned long long
       *sums; /* [n_heads][n_bins], in units of 1 / LYCHEE_CUDA_WEIGHT_ONE; added to */
+  LycheeCudaTurn turn;
 } LycheeCudaWeigh;
 int lychee_cuda_weigh (const LycheeCudaWeigh *params, cudaStream_t stream);
 

@@ -8,146 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-#define SPLIT_KEYS 256 /* of dense attention, at least */
-#define GATHER_KEYS 64 /* of sparse attention */
-#define REST_NODES 64  /* of a split of the rest */
-#define MAX_REST_SPLITS 16
-#define FEW_QUERIES 32 /* of a KV head, for which lychee_cuda_attend is better */
-
-static bool
-has_local (const LycheeCudaModel *m)
-{
-  for (int i = 0; i < m->hparams.n_layers; i++)
-    if (m->layers[i].local)
-      return true;
-  return false;
-}
-
-/* Shapes */
-
-static int
-clamp (int x, int least, int most)
-{
-  return x < least ? least : x > most ? most : x;
-}
-
-static int
-divide_up (int x, int y)
-{
-  return (x + y - 1) / y;
-}
-
-/* At least @n, in steps of an eighth: what is captured for it stays right for a while. */
-static int
-round_up (int n)
-{
-  int step = 64;
-
-  while (step * 8 < n)
-    step *= 2;
-  return divide_up (n, step) * step;
-}
-
-/* Splits that occupy the device, if there are keys enough for them, and in one go: a few blocks
- * that come after the others would take as long as all of these. */
-static int
-plan_splits (const LycheeCudaWorker *w, int n_keys, int least, int n_blocks)
-{
-  const LycheeCudaDevice *device = w->model->device;
-  const LycheeCudaHparams &h = w->model->hparams;
-  int resident = lychee_cuda_attend_blocks (h.head_dim, device->shared);
-  int most = device->n_processors * resident / (h.n_kv_heads * n_blocks);
-
-  return clamp (divide_up (n_keys, least), 1, most < 1 ? 1 : most);
-}
-
-/* Whether lychee_cuda_attend () takes them, or has to. */
-static bool
-has_few_queries (const LycheeCudaWorker *w, int n_tokens)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-
-  return n_tokens * (h.n_heads / h.n_kv_heads) <= FEW_QUERIES ||
-         lychee_cuda_attend_chunk_shared (h.head_dim) > w->model->device->block_shared;
-}
-
-/* Whether each token is of a sequence of its own. */
-static bool
-is_separate (const LycheeCudaPlan &plan)
-{
-  return plan.n_sequences > 1;
-}
-
 /* Tokens that there is an output of: the last ones. */
 static int
 count_outputs (const LycheeCudaPlan &plan)
 {
   if (plan.output == LYCHEE_CUDA_OUTPUT_NONE)
     return 0;
-  return plan.output == LYCHEE_CUDA_OUTPUT_ALL || is_separate (plan) ? plan.n_tokens : 1;
-}
-
-static LycheeCudaPlan
-make_plan (LycheeCudaWorker *w, const LycheeCudaPass *pass)
-{
-  const LycheeCudaHparams &h = w->model->hparams;
-  int group = h.n_heads / h.n_kv_heads, n = pass->n_tokens, n_keys = 0, blocks;
-  bool separate = pass->n_sequences > 1;
-  LycheeCudaPlan plan;
-
-  for (int i = 0; i < pass->n_sequences; i++) {
-    const LycheeCudaSequence &s = pass->sequences[i];
-    int own = s.first - s.skip + (separate ? 1 : n);
-
-    n_keys = own > n_keys ? own : n_keys;
-  }
-  if (separate)
-    blocks = n * divide_up (group, 8);
-  else
-    blocks = divide_up (n * group, has_few_queries (w, n) ? 8 : 64);
-  memset (&plan, 0, sizeof plan); /* plans are compared by their bytes */
-  plan.n_tokens = n;
-  plan.n_sequences = pass->n_sequences;
-  plan.output = pass->output;
-  plan.sparse = pass->sparse;
-  plan.n_pages = w->n_pages;
-  plan.n_history = w->n_history;
-  if (pass->weigh && w->weights.n_rows > 0) {
-    plan.weigh = 1;
-    plan.weigh_first = w->weights.first;
-    plan.weigh_rows = w->weights.n_rows;
-    plan.weigh_bins = w->weights.n_bins;
-    plan.weigh_begin = w->weights.layer_begin;
-    plan.weigh_end = w->weights.layer_end;
-  }
-  plan.n_splits = plan_splits (w, round_up (n_keys), SPLIT_KEYS, blocks);
-  if (has_local (w->model))
-    plan.n_window_splits = plan_splits (w, h.window + n, SPLIT_KEYS, blocks);
-  if (pass->sparse) {
-    double open = pass->beam > 0
-                      ? (double) pass->beam * pass->budget
-                      : LYCHEE_OPEN_ROWS (h.head_dim) + (double) LYCHEE_OPEN_BEAM * pass->budget;
-
-    plan.sinks = pass->sinks;
-    plan.budget = pass->budget;
-    plan.rest = pass->rest && !pass->chunks;
-    plan.chunks = pass->chunks;
-    plan.beam = pass->beam;
-    plan.block_tokens = n == 1 || separate
-                            ? 1
-                            : lychee_cuda_search_block_tokens (h.head_dim, h.n_heads, h.n_kv_heads);
-    if (plan.block_tokens > n)
-      plan.block_tokens = n;
-    plan.max_nodes = round_up (pass->max_nodes + 1);
-    /* A leaf has a row at least, and the last node that is opened may hold more than was asked. */
-    plan.max_leaves = round_up (pass->chunks ? pass->max_clusters + 1
-                                             : (int) fmin (open, n_keys) + pass->max_node_rows + 1);
-    plan.n_sparse_splits = plan_splits (w, plan.budget + (separate ? 1 : n), GATHER_KEYS,
-        divide_up (n, plan.block_tokens) * divide_up (plan.block_tokens * group, 8));
-    plan.n_rest_splits =
-        plan.rest ? clamp (divide_up (plan.max_nodes, REST_NODES), 1, MAX_REST_SPLITS) : 0;
-  }
-  return plan;
+  return plan.output == LYCHEE_CUDA_OUTPUT_ALL || lychee_cuda_is_separate (plan) ? plan.n_tokens
+                                                                                 : 1;
 }
 
 /* The memory that choosing @n tokens needs. */
@@ -188,7 +56,7 @@ need_plan (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *err
     return error->status;
   if (!plan.sparse)
     return 0;
-  size_t jobs = (size_t) h.n_kv_heads * divide_up (plan.n_tokens, plan.block_tokens);
+  size_t jobs = (size_t) h.n_kv_heads * lychee_cuda_divide_up (plan.n_tokens, plan.block_tokens);
   size_t queries = jobs * plan.block_tokens * (h.n_heads / h.n_kv_heads);
   size_t nodes = (size_t) plan.max_nodes, leaves = (size_t) plan.max_leaves;
   return lychee_cuda_need (w, &w->selection, jobs * sizeof (LycheeCudaSelection), false, error) ||
@@ -220,9 +88,9 @@ lay_out_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaErro
     const LycheeCudaSequence &s = pass->sequences[i];
 
     if (s.n_pages > w->n_pages)
-      w->n_pages = round_up (s.n_pages);
+      w->n_pages = lychee_cuda_round_up (s.n_pages);
     if (s.sampling && s.sampling->n_history > w->n_history)
-      w->n_history = round_up (s.sampling->n_history);
+      w->n_history = lychee_cuda_round_up (s.sampling->n_history);
   }
   w->sampling_at = (n * sizeof (LycheeCudaStep) + 63) / 64 * 64;
   w->ids_at = w->sampling_at + n * sizeof (LycheeCudaSampling);
@@ -279,6 +147,15 @@ fill_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *
       "the CUDA device failed in copying", error);
 }
 
+/* 16-bit units of the keys and values of the pass's tokens in a layer, as the host has them. */
+static size_t
+count_row_units (const LycheeCudaWorker *w, const LycheeCudaPlan &plan)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return (size_t) 2 * h.n_kv_heads * plan.n_tokens * lychee_cuda_row_units (plan.type, h.head_dim);
+}
+
 /* The pass */
 
 /* c [n][rows] = x [n][columns] times the transpose of the matrix [rows][columns], or added to c. */
@@ -330,6 +207,41 @@ add_product (LycheeCudaWorker *w, const void *matrix, int columns, const void *f
          (!direct && norm (w, to, bias, post_norm, rows, nullptr, x, error));
 }
 
+/* Bytes from a page's begin to a layer's keys and values. */
+static size_t
+get_layer_offset (const LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+
+  return (size_t) layer * h.n_kv_heads * 2 * lychee_cuda_part_size (plan.type, h.head_dim);
+}
+
+/* Tokens that are read for together. */
+static int
+get_block_tokens (const LycheeCudaPlan &plan)
+{
+  return lychee_cuda_is_separate (plan) ? 1 : plan.sparse ? plan.block_tokens : plan.n_tokens;
+}
+
+/* The origin is so many places behind the first token of a block. */
+static int
+get_behind (const LycheeCudaPlan &plan)
+{
+  bool whole = !plan.sparse && !lychee_cuda_is_separate (plan); /* is one block */
+
+  return whole && plan.n_tokens > LYCHEE_CUDA_BEHIND ? plan.n_tokens : LYCHEE_CUDA_BEHIND;
+}
+
+static LycheeCudaTurn
+describe_turn (const LycheeCudaWorker *w, const LycheeCudaPlan &plan)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+  LycheeCudaTurn turn = { plan.range, get_behind (plan), h.n_rot, h.neox,
+    lychee_cuda_get<float> (w->low), lychee_cuda_get<float> (w->high) };
+
+  return turn;
+}
+
 static LycheeCudaAttend
 describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
 {
@@ -337,7 +249,7 @@ describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
   LycheeCudaAttend a = {};
   char *control = lychee_cuda_get<char> (w->control);
 
-  a.type = LYCHEE_CUDA_F16;
+  a.type = plan.type;
   a.head_dim = h.head_dim;
   a.n_heads = h.n_heads;
   a.n_kv_heads = h.n_kv_heads;
@@ -345,15 +257,17 @@ describe_attention (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer)
   a.q = lychee_cuda_get<float> (w->q);
   a.step = reinterpret_cast<LycheeCudaStep *> (control);
   a.pages = reinterpret_cast<void **> (control + w->pages_at);
-  a.layer_offset = (size_t) layer * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim;
+  a.layer_offset = get_layer_offset (w, plan, layer);
   a.heads = reinterpret_cast<LycheeCudaHead *> (control + w->heads_at) + layer * h.n_kv_heads;
   a.m = lychee_cuda_get<float> (w->m);
   a.l = lychee_cuda_get<float> (w->l);
   a.o = lychee_cuda_get<float> (w->o);
   a.n_tokens = plan.n_tokens;
-  a.separate = is_separate (plan);
+  a.separate = lychee_cuda_is_separate (plan);
   a.page_stride = w->n_pages;
   a.head_stride = h.n_layers * h.n_kv_heads;
+  if (lychee_cuda_is_packed (plan) && !w->model->layers[layer].local)
+    a.turn = describe_turn (w, plan);
   return a;
 }
 
@@ -382,12 +296,13 @@ weigh (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, const LycheeC
     LycheeCudaError *error)
 {
   const LycheeCudaHparams &h = w->model->hparams;
-  LycheeCudaWeigh params = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, a.block_tokens,
-    a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected, a.budget,
-    lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows, plan.weigh_bins,
-    lychee_cuda_get<unsigned> (w->bins),
+  LycheeCudaWeigh params = { plan.type, h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens,
+    a.block_tokens, a.scale, a.q, a.step, a.pages, a.layer_offset, a.selection, a.selected,
+    a.budget, lychee_cuda_get<float> (w->log_mass), plan.weigh_first, plan.weigh_rows,
+    plan.weigh_bins, lychee_cuda_get<unsigned> (w->bins),
     lychee_cuda_get<unsigned long long> (w->sums) +
-        (size_t) (layer - plan.weigh_begin) * h.n_heads * plan.weigh_bins };
+        (size_t) (layer - plan.weigh_begin) * h.n_heads * plan.weigh_bins,
+    a.turn };
 
   return check_kernel (lychee_cuda_weigh (&params, w->stream), "weigh", error);
 }
@@ -404,7 +319,7 @@ attend_dense (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool l
   a.block_tokens = a.separate ? 1 : plan.n_tokens;
   a.window = local ? h.window : 0;
   a.n_splits = local ? plan.n_window_splits : plan.n_splits;
-  code = a.separate || has_few_queries (w, plan.n_tokens)
+  code = a.separate || a.turn.range > 0 || lychee_cuda_has_few_queries (w, plan.type, plan.n_tokens)
              ? lychee_cuda_attend (&a, w->stream)
              : lychee_cuda_attend_chunk (&a, w->stream);
   weighed = !log_mass && !local && is_weighed (plan, layer);
@@ -422,15 +337,16 @@ attend_sparse (LycheeCudaWorker *w, const LycheeCudaPlan &plan, int layer, bool 
   const LycheeCudaHparams &h = w->model->hparams;
   LycheeCudaAttend a = describe_attention (w, plan, layer);
   LycheeCudaSearch s = { h.head_dim, h.n_heads, h.n_kv_heads, plan.n_tokens, plan.block_tokens,
-    h.attention_scale, a.q, a.step, a.heads, plan.sinks, plan.budget, plan.beam, plan.rest,
-    plan.max_nodes, plan.max_leaves, lychee_cuda_get<LycheeCudaSelection> (w->selection),
-    lychee_cuda_get<int> (w->selected), lychee_cuda_get<float> (w->z),
-    lychee_cuda_get<float> (w->weight), lychee_cuda_get<float> (w->most),
-    lychee_cuda_get<int> (w->count), lychee_cuda_get<int> (w->opened),
-    lychee_cuda_get<float> (w->leaf_weight), lychee_cuda_get<float> (w->leaf_rank),
-    lychee_cuda_get<int> (w->leaf_node), lychee_cuda_get<int> (w->leaf_count),
-    lychee_cuda_get<int> (w->leaf_read), lychee_cuda_get<float> (w->density),
-    lychee_cuda_get<unsigned long long> (w->counters), a.separate, a.head_stride };
+    h.attention_scale, a.turn.range > 0 ? lychee_cuda_get<float> (w->aim) : a.q, a.step, a.heads,
+    plan.sinks, plan.budget, plan.beam, plan.rest, plan.max_nodes, plan.max_leaves,
+    lychee_cuda_get<LycheeCudaSelection> (w->selection), lychee_cuda_get<int> (w->selected),
+    lychee_cuda_get<float> (w->z), lychee_cuda_get<float> (w->weight),
+    lychee_cuda_get<float> (w->most), lychee_cuda_get<int> (w->count),
+    lychee_cuda_get<int> (w->opened), lychee_cuda_get<float> (w->leaf_weight),
+    lychee_cuda_get<float> (w->leaf_rank), lychee_cuda_get<int> (w->leaf_node),
+    lychee_cuda_get<int> (w->leaf_count), lychee_cuda_get<int> (w->leaf_read),
+    lychee_cuda_get<float> (w->density), lychee_cuda_get<unsigned long long> (w->counters),
+    a.separate, a.head_stride };
   int n_splits = plan.n_sparse_splits + plan.n_rest_splits;
 
   a.block_tokens = plan.block_tokens;
@@ -477,13 +393,20 @@ run_layer (
       multiply (w, layer.qkv, n_q + 2 * n_kv, h.n_embd, w->normed.data, n,
           lychee_cuda_get<float> (w->qkv), false, error))
     return error->status;
-  LycheeCudaRope rope = { LYCHEE_CUDA_F16, h.head_dim, h.n_heads, h.n_kv_heads, n, h.n_rot, h.neox,
+  LycheeCudaRope rope = { plan.type, h.head_dim, h.n_heads, h.n_kv_heads, n, h.n_rot, h.neox,
     h.norm_eps, lychee_cuda_get<float> (w->qkv), layer.qkv_b, layer.q_norm, layer.k_norm,
     lychee_cuda_get<float> (w->turns[layer.local]), reinterpret_cast<LycheeCudaStep *> (control),
-    reinterpret_cast<void **> (control + w->pages_at),
-    (size_t) i * h.n_kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * h.head_dim,
-    lychee_cuda_get<float> (w->q), lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * 2 * n_kv * n,
-    is_separate (plan), w->n_pages };
+    reinterpret_cast<void **> (control + w->pages_at), get_layer_offset (w, plan, i),
+    lychee_cuda_get<float> (w->q),
+    lychee_cuda_get<uint16_t> (w->rows) + (size_t) i * count_row_units (w, plan),
+    lychee_cuda_is_separate (plan), w->n_pages };
+  if (lychee_cuda_is_packed (plan) && !layer.local) {
+    /* Indexes whose turn has not come are over keys that are rotated, as queries are otherwise. */
+    rope.packed = 1;
+    rope.table = lychee_cuda_get<float> (w->turns[2]);
+    rope.aim_table = lychee_cuda_get<float> (w->turns[i < plan.n_fresh ? 3 : 0]);
+    rope.aim = plan.sparse ? lychee_cuda_get<float> (w->aim) : nullptr;
+  }
   if (check_kernel (lychee_cuda_rope (&rope, w->stream), "rope", error))
     return error->status;
   if (is_last && plan.output == LYCHEE_CUDA_OUTPUT_NONE)
@@ -528,12 +451,44 @@ begin_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError *
     LycheeCudaRopeTable table = { plan.n_tokens, h.n_rot / 2,
       reinterpret_cast<LycheeCudaStep *> (control),
       reinterpret_cast<double *> (control + w->frequency_at) + local * (h.n_rot / 2 + 1),
-      lychee_cuda_get<float> (w->turns[local]), is_separate (plan) };
+      lychee_cuda_get<float> (w->turns[local]), lychee_cuda_is_separate (plan) };
 
-    if ((!local || has_local (w->model)) &&
+    if ((!local || lychee_cuda_has_local (w->model)) &&
         check_kernel (lychee_cuda_rope_table (&table, w->stream), "rope_table", error))
       return error->status;
   }
+  if (!lychee_cuda_is_packed (plan))
+    return 0;
+  LycheeCudaPackedTable packed = { plan.n_tokens, h.n_rot / 2,
+    reinterpret_cast<LycheeCudaStep *> (control),
+    reinterpret_cast<double *> (control + w->frequency_at), lychee_cuda_is_separate (plan),
+    plan.range, get_behind (plan), get_block_tokens (plan), plan.window,
+    lychee_cuda_get<float> (w->turns[2]), lychee_cuda_get<float> (w->turns[3]) };
+  return check_kernel (lychee_cuda_packed_table (&packed, w->stream), "packed_table", error);
+}
+
+/* What packed positions need, and others do not; with the control block on its way. */
+static int
+need_turns (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaError *error)
+{
+  const LycheeCudaHparams &h = w->model->hparams;
+  size_t pair = 2 * sizeof (float), n = (size_t) pass->n_tokens, n_pairs = (size_t) h.n_rot / 2;
+  int n_high = lychee_cuda_count_high (pass->range);
+
+  if (lychee_cuda_need (w, &w->turns[2], n * n_pairs * pair, false, error) ||
+      lychee_cuda_need (w, &w->turns[3], n * n_pairs * pair, false, error) ||
+      lychee_cuda_need (w, &w->aim, n * (size_t) h.n_heads * h.head_dim * 4, false, error) ||
+      lychee_cuda_need (w, &w->low, LYCHEE_CUDA_TURN_LOW * n_pairs * pair, false, error) ||
+      lychee_cuda_need (w, &w->high, (size_t) n_high * n_pairs * pair, false, error))
+    return error->status;
+  if (w->turns_range == pass->range)
+    return 0;
+  LycheeCudaTurns turns = { h.n_rot / 2, n_high,
+    reinterpret_cast<double *> (lychee_cuda_get<char> (w->control) + w->frequency_at),
+    lychee_cuda_get<float> (w->low), lychee_cuda_get<float> (w->high) };
+  if (check_kernel (lychee_cuda_turns (&turns, w->stream), "turns", error))
+    return error->status;
+  w->turns_range = pass->range;
   return 0;
 }
 
@@ -564,7 +519,7 @@ finish_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, LycheeCudaError 
   const LycheeCudaHparams &h = w->model->hparams;
   int n = count_outputs (plan);
   float *x = lychee_cuda_get<float> (w->x) + (size_t) (plan.n_tokens - n) * h.n_embd;
-  size_t rows = (size_t) h.n_layers * 2 * h.n_kv_heads * h.head_dim * plan.n_tokens * 2;
+  size_t rows = (size_t) h.n_layers * count_row_units (w, plan) * sizeof (uint16_t);
 
   if (plan.output != LYCHEE_CUDA_OUTPUT_NONE) {
     LycheeCudaLogits logits = { n, h.n_vocab, w->model->output_b, h.logit_scale, h.logit_cap,
@@ -716,6 +671,10 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   int status;
 
   memset (result, 0, sizeof *result);
+  if (pass->type != LYCHEE_CUDA_F16 &&
+      (pass->type != LYCHEE_CUDA_Q8_0 || h.head_dim % LYCHEE_CUDA_BLOCK_VALUES != 0))
+    return lychee_cuda_fail (error, LYCHEE_CUDA_UNSUPPORTED,
+        "keys and values of type %d, of %d dimensions", (int) pass->type, h.head_dim);
   if (pass->n_sequences != 1 &&
       (pass->n_sequences != pass->n_tokens || pass->n_sequences > LYCHEE_CUDA_MAX_SEQUENCES ||
           pass->index || pass->weigh || pass->audit_layer >= 0))
@@ -728,7 +687,11 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
   if (lychee_cuda_need_blas (w, error) || lychee_cuda_need_tokens (w, pass->n_tokens, error) ||
       fill_control (w, pass, error))
     return error->status;
-  plan = make_plan (w, pass);
+  if (pass->range > 0 && need_turns (w, pass, error)) {
+    cudaStreamSynchronize (w->stream);
+    return error->status;
+  }
+  plan = lychee_cuda_make_plan (w, pass);
   if (need_plan (w, plan, error) ||
       (audited &&
           (lychee_cuda_need (w, &w->audit, 2 * n_q * 4, false, error) ||

@@ -3,24 +3,22 @@
  * the leaves that they go to are made. Codes, splits and rebuilds are the host's
  * (lib/lychee-index-tree.c). */
 
-#include "lychee-cuda-device.cuh"
+#include "lychee-cuda-rows.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
 #define ROWS 16 /* that a block places: each code is read once for all of them */
 #define SUM_THREADS 128
 
-static __device__ __forceinline__ const __half *
-find_key (const void *const *pages, size_t offset, int row, int dim)
+/* Element @d of the key of a row in an index. */
+template <typename F>
+static __device__ __forceinline__ float
+get_key (const LycheeCudaAssign &p, int index, int row, int d)
 {
-  return static_cast<const __half *> (pages[row >> LYCHEE_CUDA_PAGE_SHIFT]) + offset +
-         (size_t) (row & (LYCHEE_CUDA_PAGE_TOKENS - 1)) * dim;
-}
+  const char *keys = lychee_find_part (
+      p.pages[row >> LYCHEE_CUDA_PAGE_SHIFT], 0, index, 0, LycheeForm<F>::type, p.head_dim);
 
-static __device__ __forceinline__ size_t
-index_offset (int index, int dim)
-{
-  return (size_t) index * 2 * LYCHEE_CUDA_PAGE_TOKENS * dim;
+  return lychee_get_element<F> (keys, row & (LYCHEE_CUDA_PAGE_TOKENS - 1), d, p.head_dim);
 }
 
 /* Byte @j of @bits as a number. */
@@ -32,6 +30,7 @@ code_at (unsigned bits, int j)
 
 /* The coarse node nearest to each row by its mean key, and in it the nearest leaf. Of equals it is
  * the first. */
+template <typename F>
 __global__ void
 __launch_bounds__ (THREADS) assign_kernel (LycheeCudaAssign p)
 {
@@ -53,9 +52,7 @@ __launch_bounds__ (THREADS) assign_kernel (LycheeCudaAssign p)
     return;
   }
   for (int i = threadIdx.x; i < ROWS * dim; i += THREADS)
-    x[i] = i / dim < n ? __half2float (find_key (p.pages, index_offset (index, dim),
-                             p.first + row0 + i / dim, dim)[i % dim])
-                       : 0;
+    x[i] = i / dim < n ? get_key<F> (p, index, p.first + row0 + i / dim, i % dim) : 0;
   __syncthreads ();
 
   for (int base = warp * 4; base < head.n_nodes; base += WARPS * 4) {
@@ -167,6 +164,7 @@ __launch_bounds__ (THREADS) assign_kernel (LycheeCudaAssign p)
 }
 
 /* A block a new row; the first one of each leaf sums up the leaf: what it has, and what comes. */
+template <typename F>
 __global__ void
 __launch_bounds__ (SUM_THREADS) leaf_sums_kernel (LycheeCudaAssign p)
 {
@@ -175,7 +173,6 @@ __launch_bounds__ (SUM_THREADS) leaf_sums_kernel (LycheeCudaAssign p)
   const LycheeCudaPlace *places = p.places + (size_t) index * p.n_rows;
   float *to = p.sums + ((size_t) index * p.n_rows + own) * (dim + 2);
   LycheeCudaPlace place = places[own];
-  size_t offset = index_offset (index, dim);
   float x = 0, y = 0, squares = 0;
   int before = 0;
 
@@ -195,8 +192,7 @@ __launch_bounds__ (SUM_THREADS) leaf_sums_kernel (LycheeCudaAssign p)
       continue;
     n++;
     if (t < dim / 2) {
-      const __half *key = find_key (p.pages, offset, row, dim) + 2 * t;
-      float a = __half2float (key[0]), b = __half2float (key[1]);
+      float a = get_key<F> (p, index, row, 2 * t), b = get_key<F> (p, index, row, 2 * t + 1);
 
       x += a;
       y += b;
@@ -217,7 +213,8 @@ __launch_bounds__ (SUM_THREADS) leaf_sums_kernel (LycheeCudaAssign p)
 static bool
 is_valid (const LycheeCudaAssign *p)
 {
-  return p->head_dim % 16 == 0 && p->head_dim <= 256 && p->n_rows <= LYCHEE_CUDA_MAX_PLACED;
+  return p->head_dim % 16 == 0 && p->head_dim <= 256 && p->n_rows <= LYCHEE_CUDA_MAX_PLACED &&
+         p->type != LYCHEE_CUDA_BF16; /* indexes are of what the host has, too */
 }
 
 int
@@ -229,8 +226,10 @@ lychee_cuda_assign (const LycheeCudaAssign *p, cudaStream_t stream)
     return 0;
   if (!is_valid (p))
     return (int) cudaErrorInvalidValue;
-  return lychee_launch (
-      assign_kernel, grid, THREADS, ROWS * p->head_dim * sizeof (float), stream, *p);
+  return lychee_with_form (p->type, p->head_dim, [=] (auto form) {
+    return lychee_launch (assign_kernel<decltype (form)>, grid, THREADS,
+        ROWS * p->head_dim * sizeof (float), stream, *p);
+  });
 }
 
 int
@@ -240,6 +239,8 @@ lychee_cuda_leaf_sums (const LycheeCudaAssign *p, cudaStream_t stream)
     return 0;
   if (!is_valid (p))
     return (int) cudaErrorInvalidValue;
-  return lychee_launch (
-      leaf_sums_kernel, dim3 (p->n_rows, p->n_indexes), SUM_THREADS, 0, stream, *p);
+  return lychee_with_form (p->type, p->head_dim, [=] (auto form) {
+    return lychee_launch (leaf_sums_kernel<decltype (form)>, dim3 (p->n_rows, p->n_indexes),
+        SUM_THREADS, 0, stream, *p);
+  });
 }

@@ -36,10 +36,11 @@ static std::vector<LycheeCudaBuffer *>
 all_buffers (LycheeCudaWorker *w)
 {
   return { &w->control, &w->x, &w->normed, &w->qkv, &w->q, &w->attended, &w->gate_up, &w->activated,
-    &w->y, &w->turns[0], &w->turns[1], &w->rows, &w->logits, &w->counters, &w->m, &w->l, &w->o,
-    &w->workspace, &w->selection, &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened,
-    &w->leaf_weight, &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density,
-    &w->audit, &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
+    &w->y, &w->turns[0], &w->turns[1], &w->turns[2], &w->turns[3], &w->low, &w->high, &w->aim,
+    &w->rows, &w->logits, &w->counters, &w->m, &w->l, &w->o, &w->workspace, &w->selection,
+    &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened, &w->leaf_weight,
+    &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density, &w->audit,
+    &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
     &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table, &w->penalised, &w->tile_max,
     &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->bins, &w->sums,
     &w->log_mass, &w->sums_host, &w->upkeep, &w->placed, &w->upkeep_host, &w->placed_host };
@@ -201,9 +202,9 @@ lychee_cuda_worker_place (LycheeCudaWorker *w, const LycheeCudaUpkeep *upkeep,
   memcpy (host, upkeep->heads, heads_size);
   memcpy (host + heads_size, upkeep->pages, (size_t) upkeep->n_pages * sizeof (void *));
   device = lychee_cuda_get<char> (w->upkeep);
-  LycheeCudaAssign assign = { h.head_dim, (int) n_indexes, upkeep->n_rows, upkeep->first,
-    reinterpret_cast<LycheeCudaHead *> (device), reinterpret_cast<void **> (device + heads_size),
-    lychee_cuda_get<LycheeCudaPlace> (w->placed),
+  LycheeCudaAssign assign = { upkeep->type, h.head_dim, (int) n_indexes, upkeep->n_rows,
+    upkeep->first, reinterpret_cast<LycheeCudaHead *> (device),
+    reinterpret_cast<void **> (device + heads_size), lychee_cuda_get<LycheeCudaPlace> (w->placed),
     reinterpret_cast<float *> (lychee_cuda_get<char> (w->placed) + places_size) };
   int status = lychee_cuda_check (
                    (int) cudaMemcpyAsync (device, host, size, cudaMemcpyHostToDevice, w->stream),

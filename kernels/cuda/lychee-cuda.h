@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define LYCHEE_CUDA_ABI 3
+#define LYCHEE_CUDA_ABI 4
 
 typedef enum {
   LYCHEE_CUDA_OK,
@@ -34,7 +34,51 @@ typedef enum {
   LYCHEE_CUDA_F32,
   LYCHEE_CUDA_F16,
   LYCHEE_CUDA_BF16,
+  LYCHEE_CUDA_Q8_0, /* of keys and values: blocks of 32 values, a byte each and a scale */
 } LycheeCudaType;
+
+/* A page, in device memory: [layers][kv_heads][K, V], and in each of these parts the page's rows:
+ * [page tokens][head_dim] elements of 16 bits, or of Q8_0 int8_t [page tokens][head_dim] and behind
+ * them their scales, half floats [page tokens][lychee_cuda_scales ()] of which the first head_dim /
+ * 32 count. All of it can so be read in vectors. */
+#define LYCHEE_CUDA_PAGE_TOKENS 256
+#define LYCHEE_CUDA_BLOCK_VALUES 32 /* of Q8_0 */
+#define LYCHEE_CUDA_BLOCK_UNITS 17  /* 16-bit units of a block on the host: scale, values */
+
+#ifdef __CUDACC__
+#define LYCHEE_CUDA_BOTH __host__ __device__
+#else
+#define LYCHEE_CUDA_BOTH
+#endif
+#ifdef __cplusplus
+#define LYCHEE_CUDA_CONST constexpr LYCHEE_CUDA_BOTH
+#else
+#define LYCHEE_CUDA_CONST
+#endif
+
+/* Scales of a row of Q8_0: a power of two. */
+static inline LYCHEE_CUDA_CONST int
+lychee_cuda_scales (int head_dim)
+{
+  return head_dim <= 64 ? 2 : head_dim <= 128 ? 4 : 8;
+}
+
+/* Bytes of a part of a page. */
+static inline LYCHEE_CUDA_CONST size_t
+lychee_cuda_part_size (LycheeCudaType type, int head_dim)
+{
+  return (size_t) LYCHEE_CUDA_PAGE_TOKENS *
+         (size_t) (type == LYCHEE_CUDA_Q8_0 ? head_dim + 2 * lychee_cuda_scales (head_dim)
+                                            : 2 * head_dim);
+}
+
+/* 16-bit units of a row on the host, where blocks of Q8_0 follow each other. */
+static inline LYCHEE_CUDA_CONST int
+lychee_cuda_row_units (LycheeCudaType type, int head_dim)
+{
+  return type == LYCHEE_CUDA_Q8_0 ? head_dim / LYCHEE_CUDA_BLOCK_VALUES * LYCHEE_CUDA_BLOCK_UNITS
+                                  : head_dim;
+}
 
 typedef enum {
   LYCHEE_CUDA_SILU,
@@ -180,6 +224,7 @@ typedef struct {
 } LycheeCudaSequence;
 
 typedef struct {
+  LycheeCudaType type; /* of keys and values: F16 or Q8_0 */
   const int *ids;
   int n_tokens;
   /* One, or as many as there are tokens, each of which is then the next one of a sequence of its
@@ -204,6 +249,11 @@ typedef struct {
   int max_clusters;  /* and clusters */
   int weigh;         /* attention is added up: see worker_set_weights () */
   int audit_layer;   /* answered densely too; -1: none */
+  /* Packed positions (lib/lychee-packed.h): keys of layers that are not local stand nowhere, and
+   * the model knows @range positions; 0: keys have theirs. */
+  int range;
+  int n_fresh; /* so many layers, the first ones, have indexes over such keys; others look for */
+  int window;  /* queries as they are. Searches look behind so many tokens. */
 } LycheeCudaPass;
 
 typedef struct {
@@ -211,9 +261,10 @@ typedef struct {
 } LycheeCudaCounters;
 
 typedef struct {
-  const float *logits;  /* [rows of the output][n_vocab], NULL for OUTPUT_NONE and _CHOSEN */
-  const int *chosen;    /* [n_sequences] -1: no logit is a number; NULL but for OUTPUT_CHOSEN */
-  const uint16_t *rows; /* [n_layers][K, V][n_kv_heads][n_tokens][head_dim] what was computed */
+  const float *logits; /* [rows of the output][n_vocab], NULL for OUTPUT_NONE and _CHOSEN */
+  const int *chosen;   /* [n_sequences] -1: no logit is a number; NULL but for OUTPUT_CHOSEN */
+  /* [n_layers][K, V][n_kv_heads][n_tokens][row units] what was computed */
+  const uint16_t *rows;
   const LycheeCudaCounters *counters; /* [n_sequences] */
   int audited;                        /* whether these are there: means over all heads */
   double missed_mass, error;
@@ -228,8 +279,9 @@ typedef struct {
 
 /* Rows that are to go into the indexes of all layers. */
 typedef struct {
-  int first, n_rows;  /* at most 64 */
-  void *const *pages; /* [n_pages] device memory */
+  LycheeCudaType type; /* of keys, as of a pass */
+  int first, n_rows;   /* at most 64 */
+  void *const *pages;  /* [n_pages] device memory */
   int n_pages;
   const LycheeCudaHead *heads; /* [n_layers][n_kv_heads]; no nodes: none goes there */
 } LycheeCudaUpkeep;

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "cuda-test.h"
-#include "lychee-cuda-kernels.h"
+#include "cuda-rows.h"
 #include "lychee-cuda.h"
 
 namespace test {
@@ -122,23 +121,25 @@ private:
   }
 };
 
-/* The pages of a sequence, [layers][kv_heads][K, V][page tokens][head_dim]: random numbers, the
- * same in all of them. */
+/* The pages of a sequence: random numbers, the same in all of them, and in all layers. */
 struct Pages {
   std::vector<void *> memory;
 
-  Pages (Random &random, int n_tokens, int n_layers, int kv_heads, int head_dim)
+  Pages (Random &random, int n_tokens, int n_layers, int kv_heads, int head_dim,
+      LycheeCudaType type = LYCHEE_CUDA_F16)
   {
-    size_t layer = (size_t) kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * head_dim;
-    size_t size = layer * 2 * (size_t) n_layers;
-    Array<uint16_t> one (to_bits (false, random.normals (layer)));
+    Parts parts (type, head_dim, 2 * kv_heads, 1);
+    size_t layer = parts.size * 2 * (size_t) kv_heads, size = layer * (size_t) n_layers;
+
+    parts.fill (random, 2 * kv_heads, LYCHEE_CUDA_PAGE_TOKENS);
+    Array<uint8_t> one (parts.host[0]);
 
     for (int at = 0; at < n_tokens; at += LYCHEE_CUDA_PAGE_TOKENS) {
       void *page;
 
       must (cudaMalloc (&page, size), "pages");
       for (int i = 0; at == 0 && i < n_layers; i++)
-        must (cudaMemcpy (static_cast<uint16_t *> (page) + (size_t) i * layer, one.data, layer * 2,
+        must (cudaMemcpy (static_cast<char *> (page) + (size_t) i * layer, one.data, layer,
                   cudaMemcpyDeviceToDevice),
             "pages");
       if (at > 0)

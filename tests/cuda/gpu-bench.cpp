@@ -137,8 +137,8 @@ bench_attention (int n, int batch, double bandwidth, const cudaDeviceProp &devic
 {
   const int kv_heads = batch * (small ? 2 : 8), heads = kv_heads * 4, total = heads;
   Random random (1);
-  size_t layer = (size_t) kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * head_dim;
-  double layer_bytes = (double) layer * 2 * ((n + 255) / 256);
+  size_t layer = (size_t) kv_heads * 2 * lychee_cuda_part_size (LYCHEE_CUDA_F16, head_dim);
+  double layer_bytes = (double) layer * ((n + 255) / 256);
   /* Enough layers that none is still in the cache when its turn comes. */
   int n_layers = small ? 2 : (int) fmax (2, fmin (32, 4e9 / layer_bytes));
   int resident = lychee_cuda_attend_blocks (head_dim, device.sharedMemPerMultiprocessor);
@@ -252,7 +252,7 @@ bench_tokens (Model &model, const std::vector<std::unique_ptr<Pages> > &pages,
   std::vector<int> ids ((size_t) batch, 1);
   LycheeCudaError error = {};
   LycheeCudaResult result;
-  LycheeCudaPass pass = {};
+  LycheeCudaPass pass = { LYCHEE_CUDA_F16 };
   int tokens = small ? 2 : 24;
   double begun = 0;
 

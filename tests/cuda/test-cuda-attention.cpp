@@ -7,55 +7,48 @@
 #include <iterator>
 
 #include "cuda-index.h"
+#include "cuda-rows.h"
 #include "lychee-cuda-kernels.h"
 
 using test::Array;
 using test::Index;
 using test::Random;
 
-/* Keys and values of the second of two layers, in pages that lie in any order. */
+/* Keys and values of the second of two layers. */
 struct Cache {
-  bool bf16;
-  int dim, kv_heads, n;
-  size_t layer;
-  std::vector<Array<uint16_t> *> pages;
-  std::vector<std::vector<uint16_t> > host;
-  Array<const void *> *table;
+  int dim, kv_heads;
+  size_t layer; /* bytes */
+  test::Parts parts;
 
-  Cache (Random &random, bool bf16_, int dim_, int kv_heads_, int n_, float scale = 1)
-      : bf16 (bf16_), dim (dim_), kv_heads (kv_heads_), n (n_),
-        layer ((size_t) kv_heads_ * 2 * 256 * dim_)
+  Cache (Random &random, LycheeCudaType type, int dim_, int kv_heads_, int n, float scale = 1)
+      : dim (dim_), kv_heads (kv_heads_),
+        layer ((size_t) kv_heads_ * 2 * lychee_cuda_part_size (type, dim_)),
+        parts (type, dim_, 4 * kv_heads_, n)
   {
-    std::vector<const void *> addresses;
-    int n_pages = (n + 255) / 256;
-
-    for (int i = 0; i < n_pages; i++) {
-      std::vector<uint16_t> page (2 * layer, 0xffff);
-
-      for (size_t part = 0; part < (size_t) kv_heads * 2; part++)
-        for (size_t row = 0; row < 256 && i * 256 + (int) row < n; row++)
-          for (int d = 0; d < dim; d++)
-            page[layer + (part * 256 + row) * dim + d] =
-                test::to_bits (bf16, (part % 2 ? 1 : scale) * random.normal ());
-      host.push_back (page);
-      pages.push_back (new Array<uint16_t> (page));
-      addresses.push_back (pages.back ()->data);
-    }
-    table = new Array<const void *> (addresses);
+    for (int head = 0; head < kv_heads; head++)
+      for (int value = 0; value < 2; value++)
+        for (int row = 0; row < n; row++)
+          parts.put (find (head, value), row, random.normals (dim, value ? 1 : scale).data ());
+    parts.upload ();
   }
-  ~Cache ()
+  int
+  find (int head, int value) const
   {
-    for (Array<uint16_t> *page : pages)
-      delete page;
-    delete table;
+    return 2 * (kv_heads + head) + value;
   }
+  /* As it is read: of q8_0 rounded to 16 bits. */
   double
-  get (int head, int value, int row, int d) const
+  get (int head, int value, int row, int d)
   {
-    return test::from_bits (bf16, host[row / 256][layer + ((size_t) head * 2 + value) * 256 * dim +
-                                                  (size_t) (row % 256) * dim + d]);
+    double x = parts.get (find (head, value), row, d);
+
+    return parts.type == LYCHEE_CUDA_Q8_0
+               ? test::from_bits (false, test::to_bits (false, (float) x))
+               : x;
   }
 };
+
+static const LycheeCudaType types[] = { LYCHEE_CUDA_F16, LYCHEE_CUDA_BF16, LYCHEE_CUDA_Q8_0 };
 
 /* Softmax over rows, with groups besides: mean logit and value, weight exp (logit). */
 struct Group {
@@ -64,7 +57,7 @@ struct Group {
 };
 
 static std::vector<double>
-reference (const Cache &cache, int head, const float *q, double scale, const std::vector<int> &rows,
+reference (Cache &cache, int head, const float *q, double scale, const std::vector<int> &rows,
     const std::vector<Group> &groups, double *log_mass = nullptr)
 {
   std::vector<double> logits (rows.size ()), o (cache.dim, 0);
@@ -171,10 +164,16 @@ test_dense ()
   };
 
   for (auto &c : cases)
-    for (int bf16 = 0; bf16 < 2; bf16++)
+    for (LycheeCudaType type : types)
       for (int chunk = 0; chunk < 2; chunk++) {
+        const bool bf16 = type == LYCHEE_CUDA_BF16;
+
+        if (!test::has_form (type, c.dim) ||
+            (c.first > 2000 && (chunk || type == LYCHEE_CUDA_Q8_0)) ||
+            (bf16 && c.first * c.heads > 2000 && !test::is_long ()))
+          continue;
         Random random (c.dim * 1000 + c.first);
-        Cache cache (random, bf16, c.dim, c.kv_heads, c.first + c.n_tokens, 2);
+        Cache cache (random, type, c.dim, c.kv_heads, c.first + c.n_tokens, 2);
         std::vector<float> q = random.normals ((size_t) c.n_tokens * c.heads * c.dim), used, mass;
         Array<float> q_array (q);
         Array<LycheeCudaStep> step (
@@ -184,9 +183,7 @@ test_dense ()
         /* A chunk's queries are rounded; its weights too, with errors that even out. */
         double tolerance = chunk ? (bf16 ? 4e-3 : 5e-4) : (bf16 ? 3e-5 : 3e-6);
 
-        if ((c.first > 2000 && chunk) || (bf16 && c.first * c.heads > 2000 && !test::is_long ()))
-          continue;
-        params.type = bf16 ? LYCHEE_CUDA_BF16 : LYCHEE_CUDA_F16;
+        params.type = type;
         params.head_dim = c.dim;
         params.n_heads = c.heads;
         params.n_kv_heads = c.kv_heads;
@@ -194,7 +191,7 @@ test_dense ()
         params.scale = (float) scale;
         params.q = q_array.data;
         params.step = step.data;
-        params.pages = cache.table->data;
+        params.pages = cache.parts.table->data;
         params.layer_offset = cache.layer;
         params.window = c.window;
         params.n_splits = c.n_splits;
@@ -220,7 +217,7 @@ test_dense ()
         CHECK (worst < tolerance);
         test::result ("%s: dim %d, %d/%d heads, %d tokens at %d, %d splits, window %d, %s (%.1e)",
             chunk ? "chunk" : "dense", c.dim, c.heads, c.kv_heads, c.n_tokens, c.first, c.n_splits,
-            c.window, bf16 ? "bf16" : "f16", worst);
+            c.window, test::name_type (type), worst);
       }
 }
 
@@ -488,12 +485,15 @@ test_sparse ()
       continue;
     }
     /* What is found does not depend on the type, and the heads' sizes are all above. */
-    for (int bf16 = 0; bf16 < (test::is_long () || c.n_tokens == 1 ? 2 : 1); bf16++) {
-      Cache cache (random, bf16, c.dim, c.kv_heads, cached);
+    for (LycheeCudaType type : types) {
+      if (!test::has_form (type, c.dim) ||
+          (type == LYCHEE_CUDA_BF16 && c.n_tokens > 1 && !test::is_long ()))
+        continue;
+      Cache cache (random, type, c.dim, c.kv_heads, cached);
       LycheeCudaAttend a = {};
       double worst = 0;
 
-      a.type = bf16 ? LYCHEE_CUDA_BF16 : LYCHEE_CUDA_F16;
+      a.type = type;
       a.head_dim = c.dim;
       a.n_heads = c.heads;
       a.n_kv_heads = c.kv_heads;
@@ -502,7 +502,7 @@ test_sparse ()
       a.scale = (float) scale;
       a.q = q_array.data;
       a.step = step.data;
-      a.pages = cache.table->data;
+      a.pages = cache.parts.table->data;
       a.layer_offset = cache.layer;
       a.n_splits = 3;
       a.selection = selection.data;
@@ -542,8 +542,8 @@ test_sparse ()
           worst = std::max (
               worst, distance (&output[at], reference (cache, kv, &q[at], scale, rows, groups)));
         }
-      CHECK (worst < (bf16 ? 3e-5 : 5e-6));
-      test::result ("sparse: %s, %s (%.1e)", c.name, bf16 ? "bf16" : "f16", worst);
+      CHECK (worst < (type == LYCHEE_CUDA_BF16 ? 3e-5 : 5e-6));
+      test::result ("sparse: %s, %s (%.1e)", c.name, test::name_type (type), worst);
     }
     for (Index *index : indexes)
       delete index;
@@ -569,6 +569,10 @@ test_refused ()
   params.head_dim = 64;
   params.type = LYCHEE_CUDA_F32;
   CHECK (lychee_cuda_attend (&params, nullptr) != 0);
+  params.head_dim = 80;
+  params.type = LYCHEE_CUDA_Q8_0; /* no whole blocks */
+  CHECK (lychee_cuda_attend (&params, nullptr) != 0);
+  CHECK (lychee_cuda_attend_chunk (&params, nullptr) != 0);
   CHECK (lychee_cuda_search_block_tokens (128, 32, 8) == 16);
   CHECK (lychee_cuda_search_block_tokens (256, 64, 1) >= 1);
   test::result ("what is refused");

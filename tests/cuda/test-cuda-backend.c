@@ -3,112 +3,12 @@
 /* The CUDA backend, on an emulated device, against the CPU backend: whole passes and answers of
  * models of all kinds, dense and sparse; memory; and what a user can get wrong. */
 
-#include "lychee-backend.h"
-#include "lychee-cache-private.h"
+#include "backend-fixture.h"
 #include "lychee-index-private.h"
-#include "lychee-model-private.h"
 #include "lychee-question.h"
 #include "lychee-session-cache.h"
-#include "tiny-model.h"
 
-#include <math.h>
 #include <string.h>
-
-static char *dir;
-
-static LycheeModel *
-load (const LycheeTinyModel *tiny, const char *name)
-{
-  g_autofree char *path = lychee_tiny_model_write (tiny, dir, name);
-  g_autoptr (GError) error = NULL;
-  LycheeModel *model = lychee_model_new_from_file (path, &error);
-
-  g_assert_no_error (error);
-  return model;
-}
-
-static LycheeTinyModel
-plain_model (void)
-{
-  LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
-
-  tiny.head_dim = 64;
-  tiny.n_heads = 3;
-  tiny.n_kv_heads = 1;
-  tiny.type = GGML_TYPE_F16; /* as exact on the device as on the processor */
-  return tiny;
-}
-
-static LycheeWorker *
-new_worker (LycheeBackendType type, LycheeModel *model)
-{
-  g_autoptr (GError) error = NULL;
-  g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (type, model, 1, 0, LYCHEE_ROW_F16, FALSE, &error);
-  LycheeWorker *worker;
-
-  g_assert_no_error (error);
-  g_assert_cmpint (lychee_backend_get_kind (backend), ==, type);
-  worker = lychee_worker_new (backend, &error);
-  g_assert_no_error (error);
-  return worker;
-}
-
-static LycheeCache *
-new_cache_with (LycheeModel *model, LycheeGranularity granularity)
-{
-  LycheeCacheIndexing indexing = { granularity, 16, 64 };
-  LycheeCache *cache = lychee_cache_new (lychee_model_get_n_layers (model),
-      lychee_model_get_n_kv_heads (model), lychee_model_get_head_dim (model), 2048, 0);
-
-  lychee_model_describe_indexing (model, &indexing);
-  lychee_cache_enable_index (cache, &indexing);
-  return cache;
-}
-
-static LycheeCache *
-new_cache (LycheeModel *model)
-{
-  return new_cache_with (model, LYCHEE_GRANULARITY_TOKEN);
-}
-
-static void
-make_ids (gint32 *ids, guint n, guint seed)
-{
-  g_autoptr (GRand) rand = g_rand_new_with_seed (seed);
-
-  for (guint i = 0; i < n; i++)
-    ids[i] = g_rand_int_range (rand, 3, 250);
-}
-
-/* |a - b| / |b| */
-static double
-distance (const float *a, const float *b, gsize n)
-{
-  double away = 0, length = 0;
-
-  for (gsize i = 0; i < n; i++) {
-    away += (a[i] - b[i]) * (a[i] - b[i]);
-    length += b[i] * b[i];
-  }
-  g_assert_true (isfinite (away));
-  return sqrt (away / length);
-}
-
-typedef struct {
-  LycheeWorker *worker;
-  LycheeCache *cache;
-  const float *logits;
-} Side;
-
-static void
-run (Side *side, const gint32 *ids, guint n, LycheeOutput output)
-{
-  g_autoptr (GError) error = NULL;
-
-  lychee_worker_run (side->worker, side->cache, ids, n, output, &side->logits, NULL, &error);
-  g_assert_no_error (error);
-}
 
 typedef struct {
   const char *name;
@@ -118,6 +18,7 @@ typedef struct {
   gboolean tied, rope_factors, biases, fused;
   guint n_rot, window;
   const char *scaling;
+  LycheeRowForm form;
   double tolerance;
 } Kind;
 
@@ -135,6 +36,14 @@ static const Kind kinds[] = {
   { "gemma3", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64, .tolerance = 1e-2 },
   { "phi3", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .tolerance = 1e-3 },
   { "granite", "granite", 64, 4, 2, GGML_TYPE_F16, .tolerance = 1e-3 },
+  /* A value that lies between two bytes is here the one and there the other. */
+  { "kept-as-q8_0", NULL, 64, 4, 2, GGML_TYPE_F16, .form = LYCHEE_ROW_Q8_0, .tolerance = 3e-3 },
+  { "kept-as-q8_0, 96", "phi3", 96, 4, 4, GGML_TYPE_F16, .fused = TRUE, .form = LYCHEE_ROW_Q8_0,
+      .tolerance = 3e-3 },
+  { "kept-as-q8_0, 128", NULL, 128, 4, 1, GGML_TYPE_F16, .form = LYCHEE_ROW_Q8_0,
+      .tolerance = 3e-3 },
+  { "kept-as-q8_0, a window", "gemma3", 256, 2, 1, GGML_TYPE_F16, .window = 64,
+      .form = LYCHEE_ROW_Q8_0, .tolerance = 1e-2 },
 };
 
 static LycheeModel *
@@ -165,8 +74,8 @@ test_kinds (gconstpointer data)
 {
   const Kind *k = data;
   g_autoptr (LycheeModel) model = load_kind (k);
-  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, k->form) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, k->form) };
   guint n_vocab = lychee_model_get_n_vocab (model), at = 0;
   const guint steps[] = { 70, 1, 1, 1, 9, 1 };
   gint32 ids[256];
@@ -193,17 +102,18 @@ test_kinds (gconstpointer data)
 
 /* Keys and values come out as the processor makes them. */
 static void
-test_rows (void)
+test_rows (gconstpointer data)
 {
+  LycheeRowForm form = GPOINTER_TO_INT (data);
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "rows.gguf");
-  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+  Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, form) };
+  Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, form) };
   gsize n = 300 * lychee_cache_get_token_bytes (cpu.cache) / 2;
   g_autofree guint16 *wanted = g_new (guint16, n);
   g_autofree guint16 *got = g_new (guint16, n);
-  g_autofree float *a = g_new (float, n);
-  g_autofree float *b = g_new (float, n);
+  g_autofree float *a = g_new (float, 2 * n); /* blocks have more values than units */
+  g_autofree float *b = g_new (float, 2 * n);
   gint32 ids[300];
 
   make_ids (ids, 300, 3);
@@ -213,9 +123,20 @@ test_rows (void)
   g_assert_null (cuda.logits);
   lychee_cache_read (cpu.cache, 0, 300, wanted);
   lychee_cache_read (cuda.cache, 0, 300, got);
-  ggml_fp16_to_fp32_row (wanted, a, n);
-  ggml_fp16_to_fp32_row (got, b, n);
-  g_assert_cmpfloat (distance (b, a, n), <, 1e-3);
+  if (form == LYCHEE_ROW_Q8_0) {
+    const LycheeCpuKernels *kernels = lychee_cpu_kernels_get ()->q8_0;
+
+    n = n / LYCHEE_Q8_UNITS * LYCHEE_Q8_VALUES;
+    for (gsize i = 0; i < n / LYCHEE_Q8_VALUES; i++) {
+      kernels->read_row (wanted + i * LYCHEE_Q8_UNITS, LYCHEE_Q8_VALUES, a + i * LYCHEE_Q8_VALUES);
+      kernels->read_row (got + i * LYCHEE_Q8_UNITS, LYCHEE_Q8_VALUES, b + i * LYCHEE_Q8_VALUES);
+    }
+  } else {
+    ggml_fp16_to_fp32_row (wanted, a, n);
+    ggml_fp16_to_fp32_row (got, b, n);
+  }
+  g_test_message ("rows differ by %.2e", distance (b, a, n));
+  g_assert_cmpfloat (distance (b, a, n), <, form == LYCHEE_ROW_Q8_0 ? 3e-3 : 1e-3);
   lychee_worker_free (cpu.worker);
   lychee_worker_free (cuda.worker);
   g_object_unref (cpu.cache);
@@ -224,10 +145,21 @@ test_rows (void)
 
 /* Sparse answers over a long transcript: the index on the device says what the host's does. The
  * transcript is read by the processor, so that both begin with the same. */
+static const struct {
+  const char *name;
+  LycheeGranularity granularity;
+  LycheeRowForm form;
+} sparse_cases[] = {
+  { "tokens", LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_F16 },
+  { "chunks", LYCHEE_GRANULARITY_CHUNK, LYCHEE_ROW_F16 },
+  { "q8_0", LYCHEE_GRANULARITY_TOKEN, LYCHEE_ROW_Q8_0 },
+};
+
 static void
 test_sparse (gconstpointer data)
 {
-  LycheeGranularity granularity = GPOINTER_TO_INT (data);
+  LycheeGranularity granularity = sparse_cases[GPOINTER_TO_UINT (data)].granularity;
+  LycheeRowForm form = sparse_cases[GPOINTER_TO_UINT (data)].form;
   gboolean chunks = granularity == LYCHEE_GRANULARITY_CHUNK;
   /* Of chunks more, for there to be several units. Of tokens so many that none of those that follow
    * is one whose query the processor's index is shown: the device's is shown none. */
@@ -235,7 +167,8 @@ test_sparse (gconstpointer data)
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "sparse.gguf");
   LycheeAttentionOptions options = { .sparse = TRUE, .budget = 160, .rest = TRUE, .audit = 16 };
-  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, granularity) };
+  Side reader = { new_worker (LYCHEE_BACKEND_CPU, model),
+    new_cache_with (model, granularity, form) };
   Side cpu = { new_worker (LYCHEE_BACKEND_CPU, model), NULL };
   Side cuda = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
   guint n_vocab = lychee_model_get_n_vocab (model), n_rows, n_far = 0;
@@ -454,8 +387,9 @@ find_largest (const float *x, guint n, float *gap)
 
 /* Greedy generation chooses the same tokens, but where two are as good as equal. */
 static void
-test_generation (void)
+test_generation (gconstpointer data)
 {
+  LycheeRowForm form = GPOINTER_TO_INT (data);
   LycheeTinyModel tiny = plain_model ();
 
   for (guint seed = 1; seed <= 2; seed++) {
@@ -467,8 +401,8 @@ test_generation (void)
     tiny.seed = seed;
     model = load (&tiny, "generation.gguf");
     n_vocab = lychee_model_get_n_vocab (model);
-    cpu = (Side){ new_worker (LYCHEE_BACKEND_CPU, model), new_cache (model) };
-    cuda = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
+    cpu = (Side){ new_worker (LYCHEE_BACKEND_CPU, model), new_cache_with (model, 0, form) };
+    cuda = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache_with (model, 0, form) };
     make_ids (ids, G_N_ELEMENTS (ids), seed);
     run (&cpu, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
     run (&cuda, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
@@ -551,7 +485,7 @@ test_together (gconstpointer sparse)
   n_vocab = lychee_model_get_n_vocab (model);
   reader = (Side){ new_worker (LYCHEE_BACKEND_CUDA, model), new_cache (model) };
   g_unsetenv ("LYCHEE_CUDA_PATIENCE");
-  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
+  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, NULL);
   make_ids (ids, G_N_ELEMENTS (ids), 21);
   for (guint i = 0; i < N_TOGETHER; i++) {
     Side alone = { new_worker (LYCHEE_BACKEND_CUDA, model), NULL };
@@ -657,19 +591,17 @@ is_emulated (void)
 {
   LycheeTinyModel tiny = plain_model ();
   g_autoptr (LycheeModel) model = load (&tiny, "any.gguf");
-  g_autoptr (LycheeBackend) backend =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, LYCHEE_ROW_F16, FALSE, NULL);
+  g_autoptr (LycheeBackend) backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, NULL);
 
   return backend && g_str_has_prefix (lychee_backend_get_name (backend), "emulated");
 }
 
 static void
-expect_error (LycheeModel *model, LycheeRowForm form, gboolean packed, guint device, int code,
-    const char *part)
+expect_error (LycheeModel *model, guint device, int code, const char *part)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (LycheeBackend) cuda =
-      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, form, packed, &error);
+      lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, device, &error);
   g_autoptr (LycheeBackend) automatic = NULL;
 
   g_assert_null (cuda);
@@ -677,7 +609,7 @@ expect_error (LycheeModel *model, LycheeRowForm form, gboolean packed, guint dev
   g_test_message ("%s", error->message);
   if (!strstr (error->message, part))
     g_error ("“%s” does not say “%s”", error->message, part);
-  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, form, packed, NULL);
+  automatic = lychee_backend_new (LYCHEE_BACKEND_AUTO, model, 1, device, NULL);
   g_assert_cmpint (lychee_backend_get_kind (automatic), ==, LYCHEE_BACKEND_CPU);
   g_assert_nonnull (strstr (lychee_backend_get_note (automatic), part));
 }
@@ -695,18 +627,15 @@ test_errors (void)
   }
   tiny.head_dim = 16;
   small = load (&tiny, "small.gguf");
-  expect_error (small, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
-  expect_error (model, LYCHEE_ROW_F16, TRUE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "positions");
-  expect_error (model, LYCHEE_ROW_Q8_0, FALSE, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "cache-type");
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
+  expect_error (small, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
+  expect_error (model, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
-  expect_error (
-      model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
   g_unsetenv ("LYCHEE_EMULATED_DEVICES");
   g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
-  expect_error (model, LYCHEE_ROW_F16, FALSE, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
   g_unsetenv ("LYCHEE_EMULATED_MEMORY");
 }
 
@@ -757,15 +686,20 @@ main (int argc, char **argv)
 
     g_test_add_data_func (name, &kinds[i], test_kinds);
   }
-  g_test_add_func ("/cuda/backend/rows", test_rows);
-  g_test_add_data_func (
-      "/cuda/backend/sparse/tokens", GINT_TO_POINTER (LYCHEE_GRANULARITY_TOKEN), test_sparse);
-  g_test_add_data_func (
-      "/cuda/backend/sparse/chunks", GINT_TO_POINTER (LYCHEE_GRANULARITY_CHUNK), test_sparse);
+  g_test_add_data_func ("/cuda/backend/rows/f16", GINT_TO_POINTER (LYCHEE_ROW_F16), test_rows);
+  g_test_add_data_func ("/cuda/backend/rows/q8_0", GINT_TO_POINTER (LYCHEE_ROW_Q8_0), test_rows);
+  for (guint i = 0; i < G_N_ELEMENTS (sparse_cases); i++) {
+    g_autofree char *name = g_strdup_printf ("/cuda/backend/sparse/%s", sparse_cases[i].name);
+
+    g_test_add_data_func (name, GUINT_TO_POINTER (i), test_sparse);
+  }
   g_test_add_func ("/cuda/backend/weights", test_weights);
   g_test_add_func ("/cuda/backend/truncate", test_truncate);
   g_test_add_func ("/cuda/backend/choosing", test_choosing);
-  g_test_add_func ("/cuda/backend/generation", test_generation);
+  g_test_add_data_func (
+      "/cuda/backend/generation/f16", GINT_TO_POINTER (LYCHEE_ROW_F16), test_generation);
+  g_test_add_data_func (
+      "/cuda/backend/generation/q8_0", GINT_TO_POINTER (LYCHEE_ROW_Q8_0), test_generation);
   g_test_add_data_func ("/cuda/backend/together/dense", NULL, test_together);
   g_test_add_data_func ("/cuda/backend/together/sparse", "sparse", test_together);
   g_test_add_func ("/cuda/backend/session", test_session);

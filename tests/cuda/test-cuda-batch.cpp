@@ -50,17 +50,19 @@ distance (const std::vector<float> &a, const std::vector<float> &b)
 
 struct Fixture {
   Random random{ 11 };
+  LycheeCudaType type;
   Model model;
   std::vector<std::unique_ptr<Pages> > pages;
   std::vector<std::unique_ptr<Index> > indexes;
   std::vector<std::vector<LycheeCudaHead> > heads;
 
-  explicit Fixture (int window) : model (random, 2, 64, 96, 6, 2, 64, 300, window)
+  Fixture (int window, LycheeCudaType type_)
+      : type (type_), model (random, 2, 64, 96, 6, 2, 64, 300, window)
   {
     for (const Sequence &s : sequences) {
       int begin = s.skip > 0 ? s.head + s.skip : sinks;
 
-      pages.emplace_back (new Pages (random, s.first + 1, 2, 2, 64));
+      pages.emplace_back (new Pages (random, s.first + 1, 2, 2, 64, type));
       heads.emplace_back ();
       for (int i = 0; i < 4; i++) {
         indexes.emplace_back (new Index (random, 64, begin, s.index_end, 40, 9));
@@ -82,7 +84,7 @@ struct Fixture {
     LycheeCudaError error = {};
     LycheeCudaResult result;
     LycheeCudaPass pass = {};
-    size_t dim = 64, n = which.size ();
+    size_t n = which.size (), units = (size_t) lychee_cuda_row_units (type, 64);
 
     for (int i : which) {
       const Sequence &s = sequences[i];
@@ -100,6 +102,7 @@ struct Fixture {
           LycheeCudaSequence{ s.first, s.head, s.skip, s.origin, pages[at]->memory.data (),
               (int) pages[at]->memory.size (), heads[at].data (), &sampling[i], history.data () });
     }
+    pass.type = type;
     pass.ids = ids.data ();
     pass.n_tokens = pass.n_sequences = (int) n;
     pass.sequences = all.data ();
@@ -122,18 +125,29 @@ struct Fixture {
       if (result.logits)
         own.logits.assign (result.logits + i * 300, result.logits + (i + 1) * 300);
       for (size_t part = 0; part < 2 * 2 * 2; part++)
-        for (size_t d = 0; d < dim; d++)
-          own.rows.push_back (test::from_bits (false, result.rows[(part * n + i) * dim + d]));
+        for (size_t d = 0; d < 64; d++)
+          own.rows.push_back (get_element (result.rows + (part * n + i) * units, d));
       results.push_back (own);
     }
     return results;
   }
+  float
+  get_element (const uint16_t *row, size_t d) const
+  {
+    const uint16_t *block = row + d / LYCHEE_CUDA_BLOCK_VALUES * LYCHEE_CUDA_BLOCK_UNITS;
+
+    if (type == LYCHEE_CUDA_F16)
+      return test::from_bits (false, row[d]);
+    return test::from_bits (false, *block) *
+           reinterpret_cast<const int8_t *> (block + 1)[d % LYCHEE_CUDA_BLOCK_VALUES];
+  }
 };
 
 static void
-test_together (int window, bool sparse, LycheeCudaOutput output, const char *name)
+test_together (int window, bool sparse, LycheeCudaOutput output, const char *name,
+    LycheeCudaType type = LYCHEE_CUDA_F16)
 {
-  Fixture f (window);
+  Fixture f (window, type);
   const std::vector<std::vector<int> > groups = { { 0, 1, 2, 3, 4 }, { 3, 3, 4 } };
   std::vector<Result> alone;
   double worst = 0;
@@ -161,7 +175,8 @@ test_together (int window, bool sparse, LycheeCudaOutput output, const char *nam
     }
   /* Their keys differ, or this would compare nothing. */
   CHECK (distance (alone[0].rows, alone[2].rows) > 0.1);
-  CHECK (worst < 2e-3); /* rows are f16 */
+  /* Rows are of 16 bits; of a byte a value one may round to the next here and there. */
+  CHECK (worst < (type == LYCHEE_CUDA_F16 ? 2e-3 : 1e-2));
   test::result ("%s (%.1e)", name, worst);
 }
 
@@ -177,7 +192,7 @@ test_no_capture ()
 static void
 test_refused ()
 {
-  Fixture f (0);
+  Fixture f (0, LYCHEE_CUDA_F16);
   LycheeCudaSequence two[2] = { { 0, 0, 0, 0, f.pages[0]->memory.data (), 1, {}, {}, {} },
     { 0, 0, 0, 0, f.pages[1]->memory.data (), 1, {}, {}, {} } };
   const int ids[3] = { 1, 2, 3 };
@@ -185,6 +200,7 @@ test_refused ()
   LycheeCudaResult result;
   LycheeCudaPass pass = {};
 
+  pass.type = LYCHEE_CUDA_F16;
   pass.ids = ids;
   pass.sequences = two;
   pass.frequency[0] = pass.frequency[1] = f.model.frequency.data ();
@@ -196,6 +212,12 @@ test_refused ()
     CHECK (f.model.api->worker_run (f.model.worker, &pass, &result, &error) ==
            LYCHEE_CUDA_UNSUPPORTED);
   }
+  pass.n_tokens = pass.n_sequences = 1;
+  pass.weigh = 0;
+  pass.audit_layer = -1;
+  pass.type = LYCHEE_CUDA_BF16; /* of which the host has none */
+  CHECK (
+      f.model.api->worker_run (f.model.worker, &pass, &result, &error) == LYCHEE_CUDA_UNSUPPORTED);
   test::result ("what is refused");
 }
 
@@ -208,6 +230,8 @@ main ()
   test_together (0, false, LYCHEE_CUDA_OUTPUT_CHOSEN, "tokens are chosen, dense");
   test_together (0, true, LYCHEE_CUDA_OUTPUT_CHOSEN, "tokens are chosen, sparse");
   test_together (0, false, LYCHEE_CUDA_OUTPUT_NONE, "without an output");
+  test_together (0, false, LYCHEE_CUDA_OUTPUT_LAST, "dense, q8_0", LYCHEE_CUDA_Q8_0);
+  test_together (100, true, LYCHEE_CUDA_OUTPUT_CHOSEN, "sparse, q8_0", LYCHEE_CUDA_Q8_0);
   test_no_capture ();
   test_refused ();
   return test::finish ();

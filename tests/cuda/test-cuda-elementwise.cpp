@@ -2,8 +2,9 @@
 
 /* The kernels that go over each element once, against float64. */
 
-#include "cuda-test.h"
-#include "lychee-cuda-kernels.h"
+#include <algorithm>
+
+#include "cuda-rows.h"
 
 using test::Array;
 using test::Random;
@@ -125,30 +126,33 @@ test_rope ()
   };
 
   for (auto &c : cases)
-    for (LycheeCudaType type : types) {
-      bool bf16 = type == LYCHEE_CUDA_BF16;
+    for (LycheeCudaType type : { LYCHEE_CUDA_F16, LYCHEE_CUDA_BF16, LYCHEE_CUDA_Q8_0 }) {
+      if (!test::has_form (type, c.dim))
+        continue;
+      bool bf16 = type == LYCHEE_CUDA_BF16, q8 = type == LYCHEE_CUDA_Q8_0;
       int all = c.heads + 2 * c.kv_heads, n_pairs = c.n_rot / 2;
       int n_pages = (c.first + c.n_tokens + 255) / 256, first_page = c.first / 256;
-      const size_t layer = (size_t) c.kv_heads * 2 * 256 * c.dim; /* the second of two */
+      int own_first = c.first % 256; /* of the pages that there are */
+      const int n_parts = 2 * c.kv_heads, units = lychee_cuda_row_units (type, c.dim);
       Random random (c.dim + c.first);
       std::vector<float> qkv = random.normals ((size_t) c.n_tokens * all * c.dim);
       std::vector<float> bias = random.normals ((size_t) all * c.dim);
       std::vector<float> q_norm = random.normals (c.dim), k_norm = random.normals (c.dim);
       std::vector<double> frequency (n_pairs + 1, 1.25);
       std::vector<void *> table (n_pages, nullptr);
-      Array<uint16_t> page0 (2 * layer), page1 (2 * layer);
+      test::Parts pages (type, c.dim, 2 * n_parts, own_first + c.n_tokens); /* two layers */
 
       for (int i = 0; i < n_pairs; i++)
         frequency[i] = pow (10000, -2.0 * i / c.n_rot);
-      table[first_page] = page0.data;
-      if (first_page + 1 < n_pages)
-        table[first_page + 1] = page1.data;
+      pages.upload ();
+      for (int i = first_page; i < n_pages; i++)
+        table[i] = pages.pages[i - first_page]->data;
       Array<float> qkv_array (qkv), bias_array (bias), q_norm_array (q_norm), k_norm_array (k_norm);
       Array<double> frequency_array (frequency);
-      Array<void *> pages (table);
+      Array<void *> table_array (table);
       Array<float> turns ((size_t) c.n_tokens * n_pairs * 2);
       Array<float> q ((size_t) c.n_tokens * c.heads * c.dim);
-      Array<uint16_t> copy ((size_t) 2 * c.kv_heads * c.n_tokens * c.dim);
+      Array<uint16_t> copy ((size_t) n_parts * c.n_tokens * units);
       Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { c.first, c.n_tokens, 0, 0, 7 } });
       LycheeCudaRopeTable table_params = { c.n_tokens, n_pairs, step.data, frequency_array.data,
         turns.data };
@@ -168,14 +172,17 @@ test_rope ()
       params.k_norm = c.norms ? k_norm_array.data : nullptr;
       params.table = turns.data;
       params.step = step.data;
-      params.pages = pages.data;
-      params.layer_offset = layer;
+      params.pages = table_array.data;
+      params.layer_offset = n_parts * pages.size;
       params.q = q.data;
       params.copy = copy.data;
       CHECK (lychee_cuda_rope_table (&table_params, nullptr) == 0);
       CHECK (lychee_cuda_rope (&params, nullptr) == 0);
       std::vector<float> got_q = q.get ();
-      std::vector<uint16_t> got_copy = copy.get (), got0 = page0.get (), got1 = page1.get ();
+      std::vector<uint16_t> got_copy = copy.get ();
+      size_t written = 0,
+             expected = (size_t) c.n_tokens * n_parts * lychee_cuda_part_size (type, c.dim) / 256;
+      pages.download ();
       for (int token = 0; token < c.n_tokens; token++)
         for (int head = 0; head < all; head++) {
           int kind = head < c.heads ? 0 : head < c.heads + c.kv_heads ? 1 : 2;
@@ -200,30 +207,36 @@ test_rope ()
             y[a] = 1.25 * (x[a] * cos (angle) - x[b] * sin (angle));
             y[b] = 1.25 * (x[a] * sin (angle) + x[b] * cos (angle));
           }
+          double most = 0; /* of a block of q8_0 */
           for (int d = 0; d < c.dim; d++)
             if (kind == 0) {
               CHECK (near (got_q[((size_t) token * c.heads + head) * c.dim + d], y[d], 3e-6));
             } else {
-              int kv = (head - c.heads) % c.kv_heads, at = (c.first + token) % 256;
-              const std::vector<uint16_t> &page =
-                  (c.first + token) / 256 == first_page ? got0 : got1;
-              uint16_t stored = page[layer + ((size_t) kv * 2 + (kind - 1)) * 256 * c.dim +
-                                     (size_t) at * c.dim + d];
-              uint16_t copied =
-                  got_copy[(((size_t) (kind - 1) * c.kv_heads + kv) * c.n_tokens + token) * c.dim +
-                           d];
+              int kv = (head - c.heads) % c.kv_heads;
+              double stored = pages.get (n_parts + 2 * kv + kind - 1, own_first + token, d);
+              const uint16_t *row =
+                  &got_copy[(size_t) (((kind - 1) * c.kv_heads + kv) * c.n_tokens + token) * units];
 
-              CHECK (stored == copied);
-              CHECK (near (test::from_bits (bf16, stored), y[d], unit (type)));
+              if (q8) {
+                const uint16_t *block = row + d / 32 * LYCHEE_CUDA_BLOCK_UNITS;
+
+                CHECK (stored == (double) test::from_bits (false, *block) *
+                                     reinterpret_cast<const int8_t *> (block + 1)[d % 32]);
+                for (int i = 0; d % 32 == 0 && i < 32; i++)
+                  most = std::max (i ? most : 0, fabs (y[d + i]));
+                CHECK (fabs (stored - y[d]) <= most / 254 * 1.01 + 1e-6);
+              } else {
+                CHECK (stored == test::from_bits (bf16, row[d]));
+                CHECK (near (stored, y[d], unit (type)));
+              }
             }
         }
-      size_t written = 0;
-      for (uint16_t x : got0)
-        written += x != 0xffff;
-      for (uint16_t x : got1)
-        written += x != 0xffff;
-      CHECK (written == (size_t) c.n_tokens * c.kv_heads * 2 * c.dim);
-      test::result ("rope of %d at %d, %s%s%s", c.dim, c.first, bf16 ? "bf16" : "f16",
+      for (const std::vector<uint8_t> &page : pages.host)
+        for (uint8_t x : page)
+          written += x != 0xff;
+      /* Some of what is written is as it was, and the last scales of 96 dimensions stay so. */
+      CHECK (written <= expected && written > expected * 0.9);
+      test::result ("rope of %d at %d, %s%s%s", c.dim, c.first, test::name_type (type),
           c.neox ? ", neox" : "", c.norms ? ", norms" : "");
     }
 }
@@ -347,12 +360,73 @@ test_scatter ()
   test::result ("scatter");
 }
 
+/* Blocks are what the processor makes of the same numbers, to the bit. */
+static void
+test_blocks ()
+{
+  const int dim = 256, n = 40;
+  Random random (8);
+  std::vector<float> qkv ((size_t) n * 3 * dim);
+  test::Parts pages (LYCHEE_CUDA_Q8_0, dim, 2, n);
+  Array<uint16_t> copy ((size_t) 2 * n * lychee_cuda_row_units (LYCHEE_CUDA_Q8_0, dim));
+  Array<float> q ((size_t) n * dim), turns (1);
+  Array<LycheeCudaStep> step (std::vector<LycheeCudaStep>{ { 0, n, 0, 0, 0 } });
+  LycheeCudaRope params = {};
+
+  for (float &x : qkv)
+    x = random.normal () * powf (10, (float) random.below (4) - 2);
+  for (int d = 0; d < dim; d++) {
+    float *x = &qkv[dim + d]; /* keys of the first tokens */
+
+    x[0] = d < 32 ? 0 : d < 64 ? 1e-9f : d < 96 ? 1e9f : d < 128 ? (d % 3 ? 0.5f : -127) : x[0];
+    x[3 * dim] = d == 40 ? NAN : d == 70 ? -INFINITY : x[3 * dim];
+    /* Halfway between two bytes, as 32 is the largest: steps are a 4th. */
+    x[6 * dim] = d % 32 == 7 ? 31.75f : 0.125f * (float) (2 * (d % 100) - 99);
+  }
+  pages.upload ();
+  Array<float> qkv_array (qkv);
+  Array<void *> table (std::vector<void *>{ pages.pages[0]->data });
+  params.type = LYCHEE_CUDA_Q8_0;
+  params.head_dim = dim;
+  params.n_heads = params.n_kv_heads = 1;
+  params.n_tokens = n;
+  params.qkv = qkv_array.data;
+  params.table = turns.data;
+  params.step = step.data;
+  params.pages = table.data;
+  params.q = q.data;
+  params.copy = copy.data;
+  CHECK (lychee_cuda_rope (&params, nullptr) == 0);
+  std::vector<uint16_t> got = copy.get ();
+  for (int value = 0; value < 2; value++)
+    for (int token = 0; token < n; token++)
+      for (int block = 0; block < dim / 32; block++) {
+        const float *x = &qkv[((size_t) token * 3 + 1 + value) * dim + block * 32];
+        const uint16_t *at = &got[((size_t) (value * n + token) * (dim / 32) + block) * 17];
+        bool bad = false;
+
+        for (int i = 0; i < 32; i++)
+          bad = bad || !isfinite (x[i]);
+        if (bad)
+          CHECK (isnan (test::from_bits (false, at[0])));
+        else
+          CHECK (at[0] == test::find_scale (x));
+        for (int i = 0; i < 32; i++)
+          CHECK (reinterpret_cast<const int8_t *> (at + 1)[i] ==
+                 (bad ? 0 : test::find_byte (x[i], at[0])));
+      }
+  params.head_dim = 80;
+  CHECK (lychee_cuda_rope (&params, nullptr) != 0);
+  test::result ("blocks of q8_0");
+}
+
 int
 main ()
 {
   test_embed ();
   test_norm ();
   test_rope ();
+  test_blocks ();
   test_gate ();
   test_logits ();
   test_convert ();

@@ -3,50 +3,32 @@
 /* Where new rows go in an index, and the sums of the leaves that they go to, against float64. */
 
 #include "cuda-index.h"
+#include "cuda-rows.h"
 
 using test::Array;
 using test::Index;
 using test::Random;
 
-/* f16 rows of keys and values, for several indexes: [indexes][K, V][page tokens][dim] a page. */
+/* Keys and values for several indexes. */
 struct Pages {
   int dim;
-  std::vector<Array<uint16_t> *> pages;
-  std::vector<std::vector<uint16_t> > bits;
-  Array<const void *> *table;
+  test::Parts parts;
 
-  Pages (Random &random, int dim_, int n_indexes, int n_rows) : dim (dim_)
+  Pages (Random &random, LycheeCudaType type, int dim_, int n_indexes, int n_rows)
+      : dim (dim_), parts (type, dim_, 2 * n_indexes, n_rows)
   {
-    std::vector<const void *> addresses;
-
-    for (int at = 0; at < n_rows; at += LYCHEE_CUDA_PAGE_TOKENS) {
-      bits.push_back (test::to_bits (
-          false, random.normals ((size_t) n_indexes * 2 * LYCHEE_CUDA_PAGE_TOKENS * dim)));
-      pages.push_back (new Array<uint16_t> (bits.back ()));
-      addresses.push_back (pages.back ()->data);
-    }
-    table = new Array<const void *> (addresses);
-  }
-  Pages (const Pages &) = delete;
-  Pages &operator= (const Pages &) = delete;
-  ~Pages ()
-  {
-    for (Array<uint16_t> *page : pages)
-      delete page;
-    delete table;
+    parts.fill (random, 2 * n_indexes, n_rows);
+    parts.upload ();
   }
   double
-  key (int index, int row, int d) const
+  key (int index, int row, int d)
   {
-    size_t at =
-        ((size_t) index * 2 * LYCHEE_CUDA_PAGE_TOKENS + row % LYCHEE_CUDA_PAGE_TOKENS) * dim + d;
-
-    return test::from_bits (false, bits[(size_t) row / LYCHEE_CUDA_PAGE_TOKENS][at]);
+    return parts.get (2 * index, row, d);
   }
 };
 
 static double
-node_nearness (const Pages &pages, int index, int row, const Index::Node &node)
+node_nearness (Pages &pages, int index, int row, const Index::Node &node)
 {
   double dot = 0, squares = 0;
 
@@ -60,7 +42,7 @@ node_nearness (const Pages &pages, int index, int row, const Index::Node &node)
 }
 
 static double
-leaf_distance (const Pages &pages, int index, int row, const Index::Node &node, int leaf)
+leaf_distance (Pages &pages, int index, int row, const Index::Node &node, int leaf)
 {
   double sum = 0;
 
@@ -88,7 +70,7 @@ static const Case cases[] = {
 };
 
 static void
-check_sums (const Case &c, const Pages &pages, const Index &index, int which,
+check_sums (const Case &c, Pages &pages, const Index &index, int which,
     const std::vector<LycheeCudaPlace> &places, const std::vector<float> &sums)
 {
   const LycheeCudaPlace *place = places.data () + (size_t) which * c.n_rows;
@@ -130,19 +112,19 @@ check_sums (const Case &c, const Pages &pages, const Index &index, int which,
 }
 
 static void
-test_case (const Case &c)
+test_case (const Case &c, LycheeCudaType type)
 {
   const int n_indexes = 3, begin = 16; /* the second one is of a layer without an index */
   Random random ((uint64_t) c.dim * 1000 + c.n_held);
   Index index (random, c.dim, begin, begin + c.n_held, c.node_rows, c.leaf_rows);
-  Pages pages (random, c.dim, n_indexes, index.end + c.n_rows);
+  Pages pages (random, type, c.dim, n_indexes, index.end + c.n_rows);
   int n_nodes = (int) index.nodes.size ();
   LycheeCudaHead head = { n_nodes ? index.list->data : nullptr, n_nodes, begin, index.end, 0 };
   Array<LycheeCudaHead> heads (std::vector<LycheeCudaHead>{ head, { nullptr, 0, 0, 0, 0 }, head });
   Array<LycheeCudaPlace> places ((size_t) n_indexes * c.n_rows);
   Array<float> sums (places.n * (c.dim + 2));
-  LycheeCudaAssign params = { c.dim, n_indexes, c.n_rows, index.end, heads.data, pages.table->data,
-    places.data, sums.data };
+  LycheeCudaAssign params = { type, c.dim, n_indexes, c.n_rows, index.end, heads.data,
+    pages.parts.table->data, places.data, sums.data };
 
   CHECK (lychee_cuda_assign (&params, nullptr) == 0);
   CHECK (lychee_cuda_leaf_sums (&params, nullptr) == 0);
@@ -171,7 +153,8 @@ test_case (const Case &c)
     }
   for (int which = 0; which < n_indexes; which++)
     check_sums (c, pages, index, which, got, sums.get ());
-  test::result ("%d rows into %d of %d dimensions", c.n_rows, c.n_held, c.dim);
+  test::result (
+      "%d rows into %d of %d dimensions, %s", c.n_rows, c.n_held, c.dim, test::name_type (type));
 }
 
 /* Of equal nodes and leaves the first is taken; a key that is not a number goes nowhere. */
@@ -181,20 +164,20 @@ test_ties ()
   const int dim = 64, n = 4;
   Random random (5);
   Index index (random, dim, 0, 200, 1, 1); /* 200 nodes of a row */
-  Pages pages (random, dim, 1, 200 + n);
+  Pages pages (random, LYCHEE_CUDA_F16, dim, 1, 200 + n);
   std::vector<const LycheeCudaNode *> list;
 
   for (size_t i = 0; i < 200; i++) /* every node is there four times */
     list.push_back (reinterpret_cast<const LycheeCudaNode *> (index.records[i % 50]->data));
-  std::vector<uint16_t> bits = pages.bits[0];
-  bits[(200 + 2) * dim + 5] = 0x7e00; /* NaN */
-  pages.pages[0]->put (bits);
+  std::vector<uint8_t> bytes = pages.parts.host[0];
+  bytes[((200 + 2) * dim + 5) * 2 + 1] = 0x7e; /* NaN */
+  pages.parts.pages[0]->put (bytes);
   Array<const LycheeCudaNode *> nodes (list);
   Array<LycheeCudaHead> heads (std::vector<LycheeCudaHead>{ { nodes.data, 200, 0, 200, 0 } });
   Array<LycheeCudaPlace> places (n);
   Array<float> sums ((size_t) n * (dim + 2));
-  LycheeCudaAssign params = { dim, 1, n, 200, heads.data, pages.table->data, places.data,
-    sums.data };
+  LycheeCudaAssign params = { LYCHEE_CUDA_F16, dim, 1, n, 200, heads.data, pages.parts.table->data,
+    places.data, sums.data };
 
   CHECK (lychee_cuda_assign (&params, nullptr) == 0);
   CHECK (lychee_cuda_leaf_sums (&params, nullptr) == 0);
@@ -213,11 +196,18 @@ test_refused ()
   CHECK (lychee_cuda_assign (&params, nullptr) == 0);
   params.n_indexes = 1;
   params.head_dim = 64;
+  params.type = LYCHEE_CUDA_F16;
   params.n_rows = LYCHEE_CUDA_MAX_PLACED + 1;
   CHECK (lychee_cuda_assign (&params, nullptr) != 0);
   CHECK (lychee_cuda_leaf_sums (&params, nullptr) != 0);
   params.n_rows = 1;
   params.head_dim = 72;
+  CHECK (lychee_cuda_assign (&params, nullptr) != 0);
+  params.head_dim = 64;
+  params.type = LYCHEE_CUDA_BF16;
+  CHECK (lychee_cuda_assign (&params, nullptr) != 0);
+  params.head_dim = 80;
+  params.type = LYCHEE_CUDA_Q8_0;
   CHECK (lychee_cuda_assign (&params, nullptr) != 0);
   test::result ("what is refused");
 }
@@ -226,7 +216,9 @@ int
 main ()
 {
   for (const Case &c : cases)
-    test_case (c);
+    for (LycheeCudaType type : { LYCHEE_CUDA_F16, LYCHEE_CUDA_Q8_0 })
+      if (test::has_form (type, c.dim))
+        test_case (c, type);
   test_ties ();
   test_refused ();
   return test::finish ();

@@ -2,7 +2,7 @@
 
 /* What rows got of attention, added up by bins, against float64. */
 
-#include "cuda-test.h"
+#include "cuda-rows.h"
 #include "lychee-cuda-kernels.h"
 
 using test::Array;
@@ -25,15 +25,13 @@ static const Case cases[] = {
 };
 
 static void
-test_case (const Case &c)
+test_case (const Case &c, LycheeCudaType type)
 {
   const int group = c.heads / c.kv_heads, n_bins = c.n_rows / 9 + 1, budget = 60;
   const int n_blocks = (c.n_tokens + c.block_tokens - 1) / c.block_tokens;
-  const size_t page = (size_t) c.kv_heads * 2 * LYCHEE_CUDA_PAGE_TOKENS * c.dim;
+  const int n_parts = 2 * c.kv_heads, n = c.begin + c.n_tokens; /* of a layer; rows */
   Random random ((uint64_t) c.dim + c.n_rows);
-  std::vector<std::vector<uint16_t> > bits;
-  std::vector<Array<uint16_t> *> pages;
-  std::vector<const void *> addresses;
+  test::Parts pages (type, c.dim, 2 * n_parts, n); /* two layers */
   std::vector<unsigned> bins ((size_t) c.n_rows);
   std::vector<LycheeCudaSelection> selection;
   std::vector<int> selected ((size_t) c.kv_heads * n_blocks * budget, -1);
@@ -42,11 +40,8 @@ test_case (const Case &c)
   std::vector<double> wanted ((size_t) c.heads * n_bins, 0);
   float scale = 1 / sqrtf ((float) c.dim);
 
-  for (int at = 0; at < c.begin + c.n_tokens; at += LYCHEE_CUDA_PAGE_TOKENS) {
-    bits.push_back (test::to_bits (false, random.normals (2 * page))); /* two layers */
-    pages.push_back (new Array<uint16_t> (bits.back ()));
-    addresses.push_back (pages.back ()->data);
-  }
+  pages.fill (random, 2 * n_parts, n);
+  pages.upload ();
   for (int i = 0; i < c.n_rows; i++) /* runs of different lengths; one bin stays empty */
     bins[i] = (unsigned) (i / 9 + (i % 9 > 6 && i / 9 + 2 < n_bins));
   for (float &x : log_mass)
@@ -74,20 +69,13 @@ test_case (const Case &c)
           double dot = 0;
 
           for (int d = 0; d < c.dim; d++)
-            dot +=
-                (double) q[((size_t) token * c.heads + head) * c.dim + d] *
-                test::from_bits (false,
-                    bits[row / LYCHEE_CUDA_PAGE_TOKENS][page +
-                                                        ((size_t) kv * 2 * LYCHEE_CUDA_PAGE_TOKENS +
-                                                            row % LYCHEE_CUDA_PAGE_TOKENS) *
-                                                            c.dim +
-                                                        d]);
+            dot += (double) q[((size_t) token * c.heads + head) * c.dim + d] *
+                   pages.get (n_parts + 2 * kv, row, d);
           wanted[(size_t) head * n_bins + bins[row - c.first]] +=
               exp (scale * dot - log_mass[((size_t) kv * c.n_tokens + token) * group + g]);
         }
       }
     }
-  Array<const void *> table (addresses);
   Array<float> q_array (q), mass_array (log_mass);
   Array<LycheeCudaStep> step (
       std::vector<LycheeCudaStep>{ { c.begin, c.n_tokens, c.head, c.skip, 0 } });
@@ -95,20 +83,18 @@ test_case (const Case &c)
   Array<int> selected_array (selected);
   Array<unsigned> bins_array (bins);
   Array<unsigned long long> sums (std::vector<unsigned long long> (wanted.size (), 5));
-  LycheeCudaWeigh params = { c.dim, c.heads, c.kv_heads, c.n_tokens, c.block_tokens, scale,
-    q_array.data, step.data, table.data, page, c.sparse ? selection_array.data : nullptr,
-    selected_array.data, budget, mass_array.data, c.first, c.n_rows, n_bins, bins_array.data,
-    sums.data };
+  LycheeCudaWeigh params = { type, c.dim, c.heads, c.kv_heads, c.n_tokens, c.block_tokens, scale,
+    q_array.data, step.data, pages.table->data, n_parts * pages.size,
+    c.sparse ? selection_array.data : nullptr, selected_array.data, budget, mass_array.data,
+    c.first, c.n_rows, n_bins, bins_array.data, sums.data };
 
   CHECK (lychee_cuda_weigh (&params, nullptr) == 0);
   std::vector<unsigned long long> got = sums.get ();
   for (size_t i = 0; i < wanted.size (); i++)
     CHECK (fabs ((double) (got[i] - 5) / LYCHEE_CUDA_WEIGHT_ONE - wanted[i]) <=
            1e-5 * wanted[i] + 1e-8);
-  test::result ("%s, %d rows of %d dimensions, %d tokens", c.sparse ? "sparse" : "dense", c.n_rows,
-      c.dim, c.n_tokens);
-  for (Array<uint16_t> *p : pages)
-    delete p;
+  test::result ("%s, %d rows of %d dimensions, %d tokens, %s", c.sparse ? "sparse" : "dense",
+      c.n_rows, c.dim, c.n_tokens, test::name_type (type));
 }
 
 int
@@ -117,9 +103,12 @@ main ()
   LycheeCudaWeigh params = {};
 
   for (const Case &c : cases)
-    test_case (c);
+    for (LycheeCudaType type : { LYCHEE_CUDA_F16, LYCHEE_CUDA_Q8_0 })
+      if (test::has_form (type, c.dim))
+        test_case (c, type);
   CHECK (lychee_cuda_weigh (&params, nullptr) == 0); /* nothing to do */
   params.n_tokens = params.n_rows = params.block_tokens = 1;
+  params.type = LYCHEE_CUDA_F16;
   params.n_heads = 200;
   params.n_kv_heads = 1;
   params.head_dim = 64;

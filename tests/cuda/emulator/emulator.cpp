@@ -100,7 +100,7 @@ enum State { READY, AT_BARRIER, IN_WARP, RETURNED };
 
 struct Copy {
   void *to;
-  const void *from;
+  const void *from; /* NULL: zeros */
   int size;
 };
 
@@ -318,11 +318,13 @@ exchange (const char *where, unsigned mask, const void *data, size_t size)
 }
 
 void
-copy_async (void *to, const void *from, int size, const char *where)
+copy_async (void *to, const void *from, int size, bool there, const char *where)
 {
-  check_aligned (to, 16, where);
-  check_aligned (from, 16, where);
-  machine->current->copies.back ().push_back (Copy{ to, from, size });
+  if (size != 4 && size != 8 && size != 16)
+    fault ("%s: an asynchronous copy of %d bytes", where, size);
+  check_aligned (to, (size_t) size, where);
+  check_aligned (from, (size_t) size, where);
+  machine->current->copies.back ().push_back (Copy{ to, there ? from : nullptr, size });
 }
 
 void
@@ -338,10 +340,10 @@ wait_copies (unsigned groups_left)
 
   while (copies.size () > groups_left + 1) {
     for (const Copy &c : copies.front ())
-      if (c.size)
-        memcpy (c.to, c.from, 16);
+      if (c.from)
+        memcpy (c.to, c.from, (size_t) c.size);
       else
-        memset (c.to, 0, 16);
+        memset (c.to, 0, (size_t) c.size);
     copies.erase (copies.begin ());
   }
 }

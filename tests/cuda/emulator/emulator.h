@@ -48,9 +48,9 @@ int sync_block_or (const char *where, int value);
  * warp's next operation. */
 const void *exchange (const char *where, unsigned mask, const void *data, size_t size);
 
-/* cp.async: copies that are there when they were waited for, and not before. @size: 16 or, to get
- * zeros, 0. */
-void copy_async (void *to, const void *from, int size, const char *where);
+/* cp.async: copies that are there when they were waited for, and not before. @size: 4, 8 or 16.
+ * !@there: zeros. */
+void copy_async (void *to, const void *from, int size, bool there, const char *where);
 void commit_copies ();
 void wait_copies (unsigned groups_left);
 
