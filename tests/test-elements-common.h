@@ -59,6 +59,17 @@ GstMessage *test_wait_element (GstBus *bus, const char *name);
 GstMessage *test_pop (GstBus *bus, GstMessageType types);
 void test_assert_error (GstMessage *message, GQuark domain, int code, const char *part_of_text);
 
+/* So that all that was said has been read. */
+void test_chain_settle (Chain *chain, guint second);
+/* The end of the stream, and all that follows from it. */
+void test_chain_end (Chain *chain);
+/* Of decoder "d": @options (nullable) is a structure; returns the answer's id (transfer full). */
+char *test_chain_ask (Chain *chain, const char *prompt, const char *options);
+guint test_chain_cancel (Chain *chain, const char *id);
+/* Waits for the message of an answer, with that id and end where they are not NULL. (transfer full)
+ */
+GstMessage *test_chain_wait_answer (Chain *chain, const char *id, const char *finish);
+
 /* Pulls buffers until end of stream and returns their text. (transfer full) */
 char *test_chain_pull_text (Chain *chain, guint *n_buffers);
 gboolean test_chain_wait_eos (Chain *chain);
@@ -75,6 +86,7 @@ char *test_own_answer (
 
 /* Fields of a message, which it must have. */
 guint test_get_uint (GstMessage *message, const char *name);
+guint64 test_get_time (GstMessage *message, const char *name);
 const char *test_get_string (GstMessage *message, const char *name);
 
 /* A probe that holds the thread that pushes decoder "d"'s answers at one piece of them, until flush

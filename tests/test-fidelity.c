@@ -281,13 +281,24 @@ test_dump (Fixture *fixture, gconstpointer user_data)
   g_autofree char *data = NULL;
   g_autoptr (GError) error = NULL;
   const guint n_keys = N_TOKENS + N_QUERIES;
-  guint32 header[8];
+  guint32 header[8], n;
   gsize length;
+  gsize seen = 8 + 4 * (6 + 1 + N_QUERIES) + 2 * (2 * n_keys * 16 * 2) + 2 * N_QUERIES * 2 * 16 * 4;
 
   g_file_get_contents (path, &data, &length, &error);
   g_assert_no_error (error);
-  g_assert_cmpuint (length, ==,
-      8 + 4 * (6 + 1 + N_QUERIES) + 2 * (2 * n_keys * 16 * 2) + 2 * N_QUERIES * 2 * 16 * 4);
+  g_assert_cmpuint (length, >, seen + 8);
+  g_assert_cmpmem (data + seen, 8, "LYSEEN1", 8);
+  seen += 8;
+  for (guint i = 0; i < 3; i++) { /* the text's chunks; each head's queries */
+    g_assert_cmpuint (length, >=, seen + 4);
+    memcpy (&n, data + seen, 4);
+    n = GUINT32_FROM_LE (n);
+    g_assert_cmpuint (n, >=, i == 0 ? N_TOKENS / 16 : 0);
+    g_assert_cmpuint (n, <, N_TOKENS);
+    seen += 4 + 4 * n * (i == 0 ? 1 : 1 + 16);
+  }
+  g_assert_cmpuint (length, ==, seen);
   g_assert_cmpmem (data, 8, "LYQKV1\0", 8);
   memcpy (header, data + 8, sizeof header);
   for (guint i = 0; i < 8; i++) {
@@ -295,6 +306,36 @@ test_dump (Fixture *fixture, gconstpointer user_data)
 
     g_assert_cmpuint (GUINT32_FROM_LE (header[i]), ==, expected[i]);
   }
+}
+
+/* A dump is as good as the model that it is of, and can be written again. */
+static void
+test_from (Fixture *fixture, gconstpointer user_data)
+{
+  static const char *const keys[] = { "mass", "error", "nodes_scored", "metadata", "tokens",
+    "queries" };
+  g_autofree char *one = g_build_filename (fixture->dir, "one", NULL);
+  g_autofree char *two = g_build_filename (fixture->dir, "two", NULL);
+  g_autofree char *write = g_strdup_printf ("--budgets 100,200 --dump \"%s\"", one);
+  g_autofree char *read =
+      g_strdup_printf ("--budgets 100,200 --from \"%s\" --dump \"%s\"", one, two);
+  g_autofree char *a = NULL, *b = NULL, *errors = NULL, *cut = NULL;
+  g_auto (GStrv) with = run_well (fixture, write), without = run_well (fixture, read), none = NULL;
+  gsize length, other;
+  int status;
+
+  g_assert_cmpuint (g_strv_length (with), ==, g_strv_length (without));
+  for (guint i = 0; with[i]; i++)
+    for (guint k = 0; k < G_N_ELEMENTS (keys); k++)
+      g_assert_cmpfloat (get (with[i], keys[k]), ==, get (without[i], keys[k]));
+  g_assert_true (g_file_get_contents (one, &a, &length, NULL));
+  g_assert_true (g_file_get_contents (two, &b, &other, NULL));
+  g_assert_cmpmem (a, length, b, other);
+  g_assert_true (g_file_set_contents (two, a, 20000, NULL));
+  cut = g_strdup_printf ("--from \"%s\"", two);
+  none = run (fixture, cut, &status, &errors);
+  g_assert_cmpint (status, !=, 0);
+  g_assert_nonnull (strstr (errors, "is cut off"));
 }
 
 static void
@@ -307,6 +348,8 @@ test_refuses (Fixture *fixture, gconstpointer user_data)
     { "--layers 2", "layers 0 to 1" },
     { "--tokens 100000", "queries" },
     { "--text /nonexistent", "No such file" },
+    { "--from /nonexistent", "No such file" },
+    { "--from /bin/sh", "nothing that --dump wrote" },
     { "extra", "not an option" },
   };
 
@@ -334,6 +377,7 @@ main (int argc, char **argv)
   g_test_add ("/fidelity/drift", Fixture, NULL, set_up, test_drift, tear_down);
   g_test_add ("/fidelity/prefill", Fixture, NULL, set_up, test_prefill, tear_down);
   g_test_add ("/fidelity/dump", Fixture, NULL, set_up, test_dump, tear_down);
+  g_test_add ("/fidelity/from", Fixture, NULL, set_up, test_from, tear_down);
   g_test_add ("/fidelity/refuses", Fixture, NULL, set_up, test_refuses, tear_down);
   return g_test_run ();
 }

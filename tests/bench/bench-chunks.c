@@ -276,7 +276,8 @@ print_retrieval (Chunks *c)
   g_autoptr (GPtrArray) banks = g_ptr_array_new_with_free_func ((GDestroyNotify) policy_bank_free);
   FidelityMeasure measure;
 
-  fidelity_open (&f, c->layers, "lycheecluster", c->budgets);
+  fidelity_choose (&f, "lycheecluster", c->budgets);
+  fidelity_open (&f, c->layers);
   fidelity_read (&f, f.n_tokens);
   for (guint i = 0; i < G_N_ELEMENTS (detectors); i++) {
     g_autoptr (LycheeChunker) chunker = g_object_new (LYCHEE_TYPE_CHUNKER, "min-tokens",

@@ -199,7 +199,7 @@ int
 bench_fidelity (int argc, char **argv)
 {
   Fidelity f = { 0 };
-  g_autofree char *layers = NULL, *policies = NULL, *budgets = NULL, *dump = NULL;
+  g_autofree char *layers = NULL, *policies = NULL, *budgets = NULL, *dump = NULL, *from = NULL;
   g_autofree char *summary = describe ();
   g_autofree char *prefill = NULL;
   gint n_tokens = 0, n_queries = 0, n_points = 8;
@@ -223,6 +223,8 @@ bench_fidelity (int argc, char **argv)
     { "points", 0, 0, G_OPTION_ARG_INT, &n_points, "how many points (default 8)", "N" },
     { "dump", 0, 0, G_OPTION_ARG_FILENAME, &dump,
         "write the measured layers' queries, keys, values and answers", "FILE" },
+    { "from", 0, 0, G_OPTION_ARG_FILENAME, &from,
+        "instead: attention alone, of what --dump wrote, without a model", "FILE" },
     { NULL } };
 
   bench_parse (&f.bench, entries, summary, &argc, &argv);
@@ -232,8 +234,14 @@ bench_fidelity (int argc, char **argv)
   f.stretch = drift;
   f.n_tokens = n_tokens > 0 ? n_tokens : drift ? 30000 : 8000;
   f.n_queries = n_queries > 0 ? n_queries : drift ? 32 : 96;
-  fidelity_open (&f, layers, policies, budgets ? budgets : "256,512,1024");
-  if (drift)
+  fidelity_choose (&f, policies, budgets ? budgets : "256,512,1024");
+  if (from)
+    fidelity_open_dump (&f, from, f.n_queries);
+  else
+    fidelity_open (&f, layers);
+  if (from)
+    fidelity_replay (&f, from, dump);
+  else if (drift)
     fidelity_drift (&f, CLAMP (n_points, 1, 1000));
   else
     compare (&f, dump);

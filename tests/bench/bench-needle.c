@@ -287,7 +287,8 @@ measure_text (Needle *n, guint n_tokens, guint number, Found *found)
     bench_fail ("%s", error->message);
   close (file);
   f.bench.model_path = g_strdup (n->model_path);
-  fidelity_open (&f, NULL, n->policies, budgets);
+  fidelity_choose (&f, n->policies, budgets);
+  fidelity_open (&f, NULL);
   unlink (f.text_path);
   lychee_cache_set_rope_context (f.cache, n->packed ? 0 : n_tokens);
   fidelity_read (&f, f.n_tokens);

@@ -295,6 +295,12 @@ class Dump:
             for _ in range(self.n_layers)
         ]
         assert self.at < len(self.data), "no policies in the dump"
+        assert bytes(self.take("u1", 8)) == b"LYSEEN1\0", "not a dump"
+        self.take("<u4", int(self.take("<u4", 1)[0]))
+        for _ in range(self.n_layers * self.n_kv):
+            n = int(self.take("<u4", 1)[0])
+            self.take("<u4", n * (1 + self.dim))
+        assert self.at < len(self.data), "no policies in the dump"
         assert bytes(self.take("u1", 8)) == b"LYPOL1\0\0", "not a dump"
         n_policies, n_budgets = (int(x) for x in self.take("<u4", 2))
         self.budgets = [int(x) for x in self.take("<u4", n_budgets)]

@@ -8,6 +8,10 @@
  *     for each layer: f16 K [kv-head][key][head_dim], V likewise,
  *       f32 Q [kv-head][query][group][head_dim]
  *
+ *     "LYSEEN1\0"; u32 n_chunks; u32 end[n_chunks]
+ *     for each layer and KV head: u32 n; u32 row[n]; f32 q[n][head_dim], queries that were asked
+ *       before and shown to the index
+ *
  * and, unless all policies read everything,
  *
  *     "LYPOL1\0\0"; u32 n_policies, n_budgets; u32 budget[n_budgets]; char name[n_policies][16]
@@ -138,7 +142,7 @@ write_rows (FidelityDump *dump, LycheeCache *cache, FILE *file)
       for (guint kv_head = 0; kv_head < f->n_kv_heads; kv_head++) {
         LycheeRows rows;
 
-        lychee_cache_get_rows (cache, layer, kv_head, &rows);
+        fidelity_get_rows (f, cache, layer, kv_head, &rows);
         for (guint i = 0; i < n_keys; i++)
           missing += f->head_dim -
                      fwrite (lychee_rows_key (&rows, f->head_dim, i) + part * rows.value_offset,
@@ -146,6 +150,29 @@ write_rows (FidelityDump *dump, LycheeCache *cache, FILE *file)
       }
     missing += f->n_kv_heads - fwrite (dump->q + (gsize) layer * f->n_kv_heads * head,
                                    head * sizeof *dump->q, f->n_kv_heads, file);
+  }
+  return missing;
+}
+
+static gsize
+write_seen (FidelityDump *dump, FILE *file)
+{
+  Fidelity *f = dump->fidelity;
+  guint32 n = f->item_ends->len;
+  gsize missing = 0;
+
+  missing += 1 - fwrite ("LYSEEN1", 8, 1, file);
+  missing += 1 - fwrite (&n, sizeof n, 1, file);
+  missing += n - fwrite (f->item_ends->data, sizeof (guint), n, file);
+  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
+    const PolicyQueriesSeen *seen = &f->seen[i];
+
+    if (!f->measured[i / f->n_kv_heads])
+      continue;
+    n = seen->rows->len;
+    missing += 1 - fwrite (&n, sizeof n, 1, file);
+    missing += n - fwrite (seen->rows->data, sizeof (guint), n, file);
+    missing += seen->q->len - fwrite (seen->q->data, sizeof (float), seen->q->len, file);
   }
   return missing;
 }
@@ -187,7 +214,7 @@ fidelity_dump_save (FidelityDump *dump, LycheeCache *cache, const char *path)
 
   if (!file)
     bench_fail ("cannot write “%s”: %s", path, g_strerror (errno));
-  missing = write_rows (dump, cache, file) + write_answers (dump, file);
+  missing = write_rows (dump, cache, file) + write_seen (dump, file) + write_answers (dump, file);
   if (fclose (file) != 0 || missing > 0)
     bench_fail ("cannot write “%s”: %s", path, g_strerror (errno));
 }

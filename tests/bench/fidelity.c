@@ -83,13 +83,10 @@ choose_policies (Fidelity *f, const char *list)
 }
 
 void
-fidelity_open (Fidelity *f, const char *layers, const char *policies, const char *budgets)
+fidelity_choose (Fidelity *f, const char *policies, const char *budgets)
 {
   g_autoptr (GArray) numbers = bench_parse_numbers ("--budgets", budgets);
-  g_autoptr (LycheeChunker) chunker = lychee_chunker_new (8, 16);
 
-  if (!f->text_path)
-    bench_fail ("--text is missing");
   for (guint i = 0; i < numbers->len; i++)
     if (g_array_index (numbers, guint, i) <= FIDELITY_SINKS + FIDELITY_WINDOW)
       bench_fail ("--budgets: %u sinks and a window of %u are inside the budget", FIDELITY_SINKS,
@@ -97,7 +94,33 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
   f->n_budgets = numbers->len;
   f->budgets = (guint *) (gpointer) g_array_free (g_steal_pointer (&numbers), FALSE);
   choose_policies (f, policies);
+}
 
+void
+fidelity_new_seen (Fidelity *f)
+{
+  f->seen = g_new (PolicyQueriesSeen, f->n_layers * f->n_kv_heads);
+  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++)
+    f->seen[i] = (PolicyQueriesSeen){ g_array_new (FALSE, FALSE, sizeof (guint)),
+      g_array_new (FALSE, FALSE, sizeof (float)) };
+}
+
+void
+fidelity_get_rows (Fidelity *f, LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows)
+{
+  if (f->dumped)
+    *rows = f->dumped[layer * f->n_kv_heads + kv_head].rows;
+  else
+    lychee_cache_get_rows (cache, layer, kv_head, rows);
+}
+
+void
+fidelity_open (Fidelity *f, const char *layers)
+{
+  g_autoptr (LycheeChunker) chunker = lychee_chunker_new (8, 16);
+
+  if (!f->text_path)
+    bench_fail ("--text is missing");
   f->model = bench_load (&f->bench);
   f->executor = lychee_executor_get (f->bench.threads);
   f->forward = lychee_forward_new (f->model, f->executor);
@@ -118,10 +141,7 @@ fidelity_open (Fidelity *f, const char *layers, const char *policies, const char
   f->cache = bench_new_cache (f->model, f->n_tokens + f->n_queries);
   lychee_cache_set_packed (f->cache, f->packed);
   bench_enable_index (f->model, f->cache);
-  f->seen = g_new (PolicyQueriesSeen, f->n_layers * f->n_kv_heads);
-  for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++)
-    f->seen[i] = (PolicyQueriesSeen){ g_array_new (FALSE, FALSE, sizeof (guint)),
-      g_array_new (FALSE, FALSE, sizeof (float)) };
+  fidelity_new_seen (f);
   if (f->stretch)
     lychee_cache_set_rope_context (f->cache, f->n_tokens + f->n_queries);
 }
@@ -132,7 +152,12 @@ fidelity_close (Fidelity *f)
   for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
     g_array_unref (f->seen[i].rows);
     g_array_unref (f->seen[i].q);
+    if (f->dumped) {
+      g_free (f->dumped[i].page);
+      g_free (f->dumped[i].q);
+    }
   }
+  g_clear_pointer (&f->dumped, g_free);
   g_clear_pointer (&f->seen, g_free);
   g_clear_object (&f->cache);
   g_clear_pointer (&f->forward, lychee_forward_free);

@@ -15,6 +15,13 @@ G_BEGIN_DECLS
 #define FIDELITY_SINKS 16
 #define FIDELITY_WINDOW 64
 
+/* Of one layer and KV head, out of a file. */
+typedef struct {
+  guint16 *page; /* [K then V][n_keys][head_dim] */
+  LycheeRows rows;
+  float *q; /* [n_dumped][group][head_dim] */
+} DumpedHead;
+
 typedef struct {
   Bench bench;
   char *text_path;
@@ -36,11 +43,20 @@ typedef struct {
   GArray *item_ends;       /* of guint: where its chunks end, by the chunker */
   gboolean *measured;      /* [n_layers] */
   PolicyQueriesSeen *seen; /* [n_layers][n_kv_heads] */
+  DumpedHead *dumped;      /* [n_layers][n_kv_heads] in place of model and cache (nullable) */
+  guint n_keys, n_dumped;  /* in the file; n_dumped of them are queries, too */
 } Fidelity;
 
+/* What is measured; first of all. Exits with a message on error. */
+void fidelity_choose (Fidelity *fidelity, const char *policies, const char *budgets);
 /* Loads model and text; exits with a message on error. @layers: "all" or a list. */
-void fidelity_open (
-    Fidelity *fidelity, const char *layers, const char *policies, const char *budgets);
+void fidelity_open (Fidelity *fidelity, const char *layers);
+/* Reads what --dump wrote instead; at most @n_queries are asked. */
+void fidelity_open_dump (Fidelity *fidelity, const char *path, guint n_queries);
+void fidelity_new_seen (Fidelity *fidelity); /* none yet */
+/* Keys and values, of a dump or of @cache. */
+void fidelity_get_rows (
+    Fidelity *fidelity, LycheeCache *cache, guint layer, guint kv_head, LycheeRows *rows);
 void fidelity_close (Fidelity *fidelity);
 
 /* Reads the text's ids, and where @chunker cuts it, which policies by chunks go by. Done by open
@@ -102,7 +118,7 @@ void fidelity_dump_query (
 void fidelity_dump_state (FidelityDump *dump, guint head, guint bank);
 void fidelity_dump_answer (
     FidelityDump *dump, guint head, const PolicyChoice *choice, const float *output);
-/* Exits with a message on error. */
+/* @cache: (nullable) where there is a dump. Exits with a message on error. */
 void fidelity_dump_save (FidelityDump *dump, LycheeCache *cache, const char *path);
 
 /* Dense attention that, beside, lets policies answer the same queries, and compares. */
@@ -121,6 +137,10 @@ void fidelity_measure_clear (FidelityMeasure *measure);
 void fidelity_measure (guint layer, guint kv_head, const LycheeQueries *queries,
     const LycheeRows *rows, guint n_keys, float *output, gpointer measure);
 FidelityScore fidelity_measure_get (const FidelityMeasure *measure, guint bank, guint budget);
+
+/* Prints what each policy's attention is worth on what fidelity_open_dump () has read from @path.
+ */
+void fidelity_replay (Fidelity *fidelity, const char *path, const char *dump_path);
 
 /* Prints what each policy's error is at @n_points of the text, and that of one built afresh. */
 void fidelity_drift (Fidelity *fidelity, guint n_points);
