@@ -39,6 +39,11 @@ open_device (int ordinal, LycheeCudaDevice **device, LycheeCudaError *error)
   cudaDeviceProp properties;
   int n = 0, code = (int) cudaGetDeviceCount (&n);
 
+  if (code == (int) cudaErrorInsufficientDriver) { /* also where there is none at all */
+    cudaGetLastError ();
+    return lychee_cuda_fail (error, LYCHEE_CUDA_UNAVAILABLE,
+        "there is no NVIDIA driver, or one that is older than the CUDA runtime");
+  }
   if (code != (int) cudaSuccess) {
     cudaGetLastError ();
     return lychee_cuda_fail (error, LYCHEE_CUDA_UNAVAILABLE, "there is no usable CUDA device: %s",
