@@ -158,12 +158,16 @@ static gsize
 write_seen (FidelityDump *dump, FILE *file)
 {
   Fidelity *f = dump->fidelity;
-  guint32 n = f->item_ends->len;
+  const guint *ends = (const guint *) (gpointer) f->item_ends->data;
+  guint32 n = 0;
   gsize missing = 0;
 
+  /* The text may go on. */
+  while (n < f->item_ends->len && (n == 0 || ends[n - 1] < f->n_tokens + f->n_queries))
+    n++;
   missing += 1 - fwrite ("LYSEEN1", 8, 1, file);
   missing += 1 - fwrite (&n, sizeof n, 1, file);
-  missing += n - fwrite (f->item_ends->data, sizeof (guint), n, file);
+  missing += n - fwrite (ends, sizeof *ends, n, file);
   for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
     const PolicyQueriesSeen *seen = &f->seen[i];
 

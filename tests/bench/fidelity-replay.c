@@ -119,6 +119,9 @@ read_seen (Reader *reader, Fidelity *f)
     bench_fail ("“%s” has more chunks than keys", reader->path);
   g_array_set_size (f->item_ends, n);
   take (reader, f->item_ends->data, sizeof (guint32), n);
+  for (guint i = 1; i < n; i++)
+    if (g_array_index (f->item_ends, guint, i) <= g_array_index (f->item_ends, guint, i - 1))
+      bench_fail ("“%s”: its chunks are not in order", reader->path);
   for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
     if (!f->measured[i / f->n_kv_heads])
       continue;
@@ -140,6 +143,7 @@ fidelity_open_dump (Fidelity *f, const char *path, guint n_queries)
 
   if (!reader.file)
     bench_fail ("cannot read “%s”: %s", path, g_strerror (errno));
+  g_clear_pointer (&f->bench.model_path, g_free); /* nobody loads it */
   read_header (&reader, f, n_queries);
   n = f->n_layers * f->n_kv_heads;
   f->dumped = g_new0 (DumpedHead, n);

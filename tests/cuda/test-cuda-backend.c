@@ -392,7 +392,7 @@ test_generation (gconstpointer data)
   LycheeRowForm form = GPOINTER_TO_INT (data);
   LycheeTinyModel tiny = plain_model ();
 
-  for (guint seed = 1; seed <= 2; seed++) {
+  for (guint seed = 1; seed <= (form == LYCHEE_ROW_F16 ? 2 : 1); seed++) {
     g_autoptr (LycheeModel) model = NULL;
     Side cpu, cuda;
     gint32 ids[90];
@@ -406,7 +406,7 @@ test_generation (gconstpointer data)
     make_ids (ids, G_N_ELEMENTS (ids), seed);
     run (&cpu, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
     run (&cuda, ids, G_N_ELEMENTS (ids), LYCHEE_OUTPUT_LAST);
-    for (guint i = 0; i < 40; i++) {
+    for (guint i = 0; i < 24; i++) {
       float gap, ignored;
       gint32 id = find_largest (cpu.logits, n_vocab, &gap);
 
@@ -417,7 +417,7 @@ test_generation (gconstpointer data)
       run (&cpu, &id, 1, LYCHEE_OUTPUT_LAST);
       run (&cuda, &id, 1, LYCHEE_OUTPUT_LAST);
     }
-    g_assert_cmpuint (n_close, <, 10);
+    g_assert_cmpuint (n_close, <, 8);
     lychee_worker_free (cpu.worker);
     lychee_worker_free (cuda.worker);
     g_object_unref (cpu.cache);
