@@ -117,6 +117,13 @@ fidelity_dump_answer (
   put (to, output, (gsize) dump->fidelity->group * dump->fidelity->head_dim * sizeof *output);
 }
 
+/* How many of @n items could not be written. @items: NULL where there are none. */
+static gsize
+write_items (gconstpointer items, gsize size, gsize n, FILE *file)
+{
+  return n > 0 ? n - fwrite (items, size, n, file) : 0;
+}
+
 /* The first part of the file; returns how much of it could not be written. */
 static gsize
 write_rows (FidelityDump *dump, LycheeCache *cache, FILE *file)
@@ -167,7 +174,7 @@ write_seen (FidelityDump *dump, FILE *file)
     n++;
   missing += 1 - fwrite ("LYSEEN1", 8, 1, file);
   missing += 1 - fwrite (&n, sizeof n, 1, file);
-  missing += n - fwrite (ends, sizeof *ends, n, file);
+  missing += write_items (ends, sizeof *ends, n, file);
   for (guint i = 0; i < f->n_layers * f->n_kv_heads; i++) {
     const PolicyQueriesSeen *seen = &f->seen[i];
 
@@ -175,8 +182,8 @@ write_seen (FidelityDump *dump, FILE *file)
       continue;
     n = seen->rows->len;
     missing += 1 - fwrite (&n, sizeof n, 1, file);
-    missing += n - fwrite (seen->rows->data, sizeof (guint), n, file);
-    missing += seen->q->len - fwrite (seen->q->data, sizeof (float), seen->q->len, file);
+    missing += write_items (seen->rows->data, sizeof (guint), n, file);
+    missing += write_items (seen->q->data, sizeof (float), seen->q->len, file);
   }
   return missing;
 }
@@ -205,8 +212,7 @@ write_answers (FidelityDump *dump, FILE *file)
   }
   for (guint head = 0; head < f->n_layers * f->n_kv_heads; head++)
     if (f->measured[head / f->n_kv_heads])
-      missing += dump->answers[head]->len -
-                 fwrite (dump->answers[head]->data, 1, dump->answers[head]->len, file);
+      missing += write_items (dump->answers[head]->data, 1, dump->answers[head]->len, file);
   return missing;
 }
 
