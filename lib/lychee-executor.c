@@ -199,7 +199,7 @@ lychee_executor_compute (
   struct ggml_cplan plan;
   enum ggml_status status;
   guint n = lychee_contention_get_n_threads (&executor->contention, executor->n_threads);
-  gint64 start, ran;
+  gint64 time, ran;
 
   plan = ggml_graph_plan (graph, n, executor->pool);
   plan.abort_callback = cancellable ? is_cancelled : NULL;
@@ -210,12 +210,12 @@ lychee_executor_compute (
     executor->work_size = plan.work_size;
   }
   plan.work_data = executor->work;
-  start = g_get_monotonic_time ();
+  time = g_get_monotonic_time ();
   ran = get_processor_time (executor, n);
   status = ggml_graph_compute (graph, &plan);
   ran = get_processor_time (executor, n) - ran;
-  start = g_get_monotonic_time () - start;
-  lychee_contention_note (&executor->contention, executor->n_threads, start, n * start - ran);
+  time = g_get_monotonic_time () - time;
+  lychee_contention_note (&executor->contention, executor->n_threads, time, n * time - ran);
 
   if (status == GGML_STATUS_SUCCESS)
     return TRUE;

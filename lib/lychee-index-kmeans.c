@@ -56,22 +56,6 @@ lychee_sorter_set (LycheeSorter *sorter, guint at, guint32 row)
   sorter->norm[at] = lychee_square (sorter->vector, sorter->head_dim);
 }
 
-void
-lychee_sorter_mean (LycheeSorter *sorter, guint at, guint n, gboolean values, float *mean)
-{
-  const guint16 **row = sorter->key + at;
-
-  if (values) {
-    for (guint i = 0; i < n; i++)
-      sorter->key_spare[i] = row[i] + sorter->rows->value_offset;
-    row = sorter->key_spare;
-  }
-  memset (mean, 0, sorter->head_dim * sizeof *mean);
-  sorter->kernels->sum_rows (row, n, sorter->head_dim, mean, NULL);
-  for (guint d = 0; d < sorter->head_dim; d++)
-    mean[d] /= n;
-}
-
 /* The row farthest from @center; the first of equals. */
 static guint
 farthest (LycheeSorter *sorter, guint at, guint n, const float *center)

@@ -129,8 +129,6 @@ void lychee_sorter_set (LycheeSorter *sorter, guint at, guint32 row);
 /* Reorders rows at .. at + n - 1 into two alike groups; returns how many are in the first, which is
  * at least n / @least and at most n - n / @least (and never 0 or n, for n > 1). */
 guint lychee_sorter_split (LycheeSorter *sorter, guint at, guint n, guint least);
-/* The mean key, or with @values the mean value. */
-void lychee_sorter_mean (LycheeSorter *sorter, guint at, guint n, gboolean values, float *mean);
 
 /* Sums and maxima in eight lanes, whatever vectors there are; @n is a multiple of 8. */
 typedef float LycheeLanes __attribute__ ((vector_size (32), aligned (4), may_alias));

@@ -107,6 +107,7 @@ bench_evidence (int argc, char **argv)
   g_autofree char *transcript = NULL, *questions = NULL, *text = NULL, *list = NULL;
   g_autofree char *prefill = NULL;
   gint max_tokens = 40, n = 3;
+  gboolean sparse;
   const GOptionEntry entries[] = { { "transcript", 0, 0, G_OPTION_ARG_FILENAME, &transcript,
                                        "the transcript, one turn a line", "FILE" },
     { "questions", 0, 0, G_OPTION_ARG_FILENAME, &questions,
@@ -125,15 +126,13 @@ bench_evidence (int argc, char **argv)
   bench_parse (&bench, entries, "How often the right turn is among the evidence", &argc, &argv);
   if (!transcript || !questions)
     bench_fail ("name a --transcript and its --questions");
-  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
-    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
+  sparse = bench_parse_prefill (prefill);
   if (!g_file_get_contents (transcript, &text, NULL, &error) ||
       !g_file_get_contents (questions, &list, NULL, &error))
     bench_fail ("%s", error->message);
   model = bench_load (&bench);
   session = g_object_new (LYCHEE_TYPE_SESSION, "model", model, "threads", (guint) bench.threads,
-      "prefill",
-      g_strcmp0 (prefill, "sparse") == 0 ? LYCHEE_ATTENTION_SPARSE : LYCHEE_ATTENTION_DENSE, NULL);
+      "prefill", sparse ? LYCHEE_ATTENTION_SPARSE : LYCHEE_ATTENTION_DENSE, NULL);
   turns = g_strsplit (text, "\n", -1);
   lines = g_strsplit (list, "\n", -1);
   read_turns (session, turns);

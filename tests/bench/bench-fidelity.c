@@ -228,9 +228,7 @@ bench_fidelity (int argc, char **argv)
     { NULL } };
 
   bench_parse (&f.bench, entries, summary, &argc, &argv);
-  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
-    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
-  f.sparse = prefill && g_str_equal (prefill, "sparse");
+  f.sparse = bench_parse_prefill (prefill);
   f.stretch = drift;
   f.n_tokens = n_tokens > 0 ? n_tokens : drift ? 30000 : 8000;
   f.n_queries = n_queries > 0 ? n_queries : drift ? 32 : 96;

@@ -190,12 +190,10 @@ bench_perplexity (int argc, char **argv)
       &argc, &argv);
   if (!path)
     bench_fail ("--text is missing");
-  if (mode && !g_str_equal (mode, "dense") && !g_str_equal (mode, "sparse"))
-    bench_fail ("--prefill: “%s” is neither dense nor sparse", mode);
+  options.sparse = bench_parse_prefill (mode);
   if (!g_file_get_contents (path, &text, &length, &error))
     bench_fail ("%s", error->message);
   chunk = CLAMP (chunk, 1, LYCHEE_FORWARD_MAX_TOKENS);
-  options.sparse = g_strcmp0 (mode, "sparse") == 0;
   options.budget = MAX (budget, 1);
   model = bench_load (&bench);
   lychee_tokenizer_encode (

@@ -352,9 +352,7 @@ bench_needle (int argc, char **argv)
     if (g_array_index (list, guint, i) < 8 * QUESTION_TOKENS)
       bench_fail ("--lengths: %d tokens or more", 8 * QUESTION_TOKENS);
   n.budget = MAX (budget, FIDELITY_SINKS + FIDELITY_WINDOW + 1);
-  if (prefill && !g_str_equal (prefill, "dense") && !g_str_equal (prefill, "sparse"))
-    bench_fail ("--prefill: “%s” is none of dense, sparse", prefill);
-  n.sparse = g_strcmp0 (prefill, "sparse") == 0;
+  n.sparse = bench_parse_prefill (prefill);
   n.seed = MAX (seed, 1);
   n.n_texts = CLAMP (n_texts, 1, MAX_TEXTS);
   n.model_path = g_steal_pointer (&n.bench.model_path);

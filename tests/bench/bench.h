@@ -21,6 +21,8 @@ void bench_parse (
 LycheeModel *bench_load (Bench *bench);
 /* "0,2048" -> guint array; exits with a message on error. */
 GArray *bench_parse_numbers (const char *option, const char *list);
+/* Whether --prefill, dense where it is NULL, is sparse; exits with a message on error. */
+gboolean bench_parse_prefill (const char *mode);
 G_NORETURN void bench_fail (const char *format, ...) G_GNUC_PRINTF (1, 2);
 /* Milliseconds on a monotonic clock. */
 double bench_now (void);

@@ -106,6 +106,14 @@ bench_parse_numbers (const char *option, const char *list)
   return numbers;
 }
 
+gboolean
+bench_parse_prefill (const char *mode)
+{
+  if (mode && !g_str_equal (mode, "dense") && !g_str_equal (mode, "sparse"))
+    bench_fail ("--prefill: “%s” is none of dense, sparse", mode);
+  return g_strcmp0 (mode, "sparse") == 0;
+}
+
 LycheeCache *
 bench_new_cache (LycheeModel *model, guint max_tokens)
 {
