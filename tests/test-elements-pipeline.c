@@ -674,158 +674,41 @@ test_leaks (gconstpointer data)
   gst_object_unref (tracer);
 }
 
-/* While the model is being loaded: holds the thread that does. */
-typedef struct {
-  GMutex lock;
-  GCond changed;
-  gboolean held;
-  gboolean released;
-  guint started, cancelled, completed;
-} Loading;
-
-/* The thread may come here when a test is over. */
-static Loading loading;
-
-static GstBusSyncReply
-hold_loading (GstBus *bus, GstMessage *message, gpointer user_data)
+/* gst-inspect-1.0 shows what an element's choices mean, and not what C calls them. */
+static void
+test_choices (void)
 {
-  GstProgressType type;
+  GList *features = gst_registry_get_feature_list_by_plugin (gst_registry_get (), "lychee");
+  guint n_choices = 0;
 
-  if (GST_MESSAGE_TYPE (message) != GST_MESSAGE_PROGRESS)
-    return GST_BUS_PASS;
-  gst_message_parse_progress (message, &type, NULL, NULL);
-  g_mutex_lock (&loading.lock);
-  loading.started += type == GST_PROGRESS_TYPE_START;
-  loading.cancelled += type == GST_PROGRESS_TYPE_CANCELED;
-  loading.completed += type == GST_PROGRESS_TYPE_COMPLETE;
-  if (type == GST_PROGRESS_TYPE_CONTINUE) {
-    loading.held = TRUE;
-    g_cond_broadcast (&loading.changed);
-    while (!loading.released)
-      g_cond_wait (&loading.changed, &loading.lock);
+  for (GList *at = features; at; at = at->next) {
+    GstElement *element;
+    g_autofree GParamSpec **properties = NULL;
+    guint n = 0;
+
+    if (!GST_IS_ELEMENT_FACTORY (at->data))
+      continue;
+    element = gst_element_factory_create (at->data, NULL);
+    g_assert_nonnull (element);
+    properties = g_object_class_list_properties (G_OBJECT_GET_CLASS (element), &n);
+    for (guint i = 0; i < n; i++)
+      if (G_IS_PARAM_SPEC_ENUM (properties[i])) {
+        GEnumClass *class = G_PARAM_SPEC_ENUM (properties[i])->enum_class;
+
+        for (guint j = 0; j < class->n_values; j++, n_choices++) {
+          g_assert_false (g_str_has_prefix (class->values[j].value_name, "LYCHEE_"));
+          g_assert_cmpstr (class->values[j].value_name, !=, "");
+        }
+      }
+    test_unref_last (element);
   }
-  g_mutex_unlock (&loading.lock);
-  return GST_BUS_PASS;
-}
-
-static GstElement *
-begin_loading (const char *output)
-{
-  g_autofree char *srt = test_srt (3);
-  g_autofree char *path = test_write_file ("loading.srt", srt);
-  g_autofree char *line = g_strconcat (SOURCE ("loading.srt") READ ANSWER, output, SINK, NULL);
-  GstElement *pipeline = test_pipeline (line);
-  GstBus *bus = gst_element_get_bus (pipeline);
-
-  g_mutex_lock (&loading.lock);
-  loading.held = loading.released = FALSE;
-  loading.started = loading.cancelled = loading.completed = 0;
-  g_mutex_unlock (&loading.lock);
-  set_model (pipeline, "d", test_model ());
-  gst_bus_set_sync_handler (bus, hold_loading, NULL, NULL);
-  gst_object_unref (bus);
-  play (pipeline);
-  g_mutex_lock (&loading.lock);
-  while (!loading.held)
-    g_cond_wait (&loading.changed, &loading.lock);
-  g_mutex_unlock (&loading.lock);
-  return pipeline;
-}
-
-static void
-let_load (void)
-{
-  g_mutex_lock (&loading.lock);
-  loading.released = TRUE;
-  g_cond_broadcast (&loading.changed);
-  g_mutex_unlock (&loading.lock);
-}
-
-/* A change of state neither waits for the model nor keeps it from being loaded again. */
-static void
-test_stop_loading (void)
-{
-  GstElement *pipeline = begin_loading ("");
-  Outcome outcome = { 0 };
-
-  g_assert_cmpint (gst_element_set_state (pipeline, GST_STATE_NULL), ==, GST_STATE_CHANGE_SUCCESS);
-  g_assert_cmpuint (loading.started, ==, 1);
-  g_assert_cmpuint (loading.cancelled, ==, 1);
-  g_assert_cmpuint (loading.completed, ==, 0);
-  let_load ();
-  play (pipeline);
-  run (pipeline, &outcome);
-  g_assert_no_error (outcome.error);
-  g_assert_cmpuint (outcome.answers, ==, 1);
-  g_assert_cmpuint (loading.started, ==, 2);
-  g_assert_cmpuint (loading.completed, ==, 1);
-  outcome_clear (&outcome);
-  stop (pipeline);
-}
-
-/* What is asked meanwhile is answered from what is said then. */
-static void
-test_ask_loading (void)
-{
-  GstElement *pipeline = begin_loading ("! application/x-json ");
-  GString *said = g_string_new (NULL);
-  Outcome outcome = { 0 };
-  GstElement *decoder = gst_bin_get_by_name (GST_BIN (pipeline), "d");
-  GstBus *bus = gst_element_get_bus (pipeline);
-  GstMessage *message;
-  char *id = NULL;
-
-  collect (pipeline, said);
-  g_signal_emit_by_name (decoder, "ask", "What is said?", NULL, &id);
-  g_assert_nonnull (id);
-  let_load ();
-  message = test_wait_element (bus, "lychee-answer");
-  g_assert_cmpstr (test_get_string (message, "id"), ==, id);
-  g_assert_cmpstr (test_get_string (message, "finish"), !=, "empty");
-  g_assert_cmpuint (test_get_uint (message, "transcript-tokens"), >, 0);
-  gst_message_unref (message);
-  run (pipeline, &outcome);
-  g_assert_no_error (outcome.error);
-  outcome_clear (&outcome);
-  g_free (id);
-  gst_object_unref (bus);
-  gst_object_unref (decoder);
-  stop (pipeline);
-  /* As what downstream takes, which was not known then. */
-  g_assert_true (g_str_has_prefix (said->str, "{\"version\""));
-  g_assert_null (strstr (said->str, "\n\n"));
-  g_string_free (said, TRUE);
-}
-
-/* A flush ends the waiting for it, at once and without an error. */
-static void
-test_flush_loading (gconstpointer data)
-{
-  GstElement *pipeline = begin_loading ("");
-  GstElement *element = gst_bin_get_by_name (GST_BIN (pipeline), data);
-  GstPad *pad = gst_element_get_static_pad (element, "sink");
-  Outcome outcome = { 0 };
-
-  g_assert_true (gst_pad_send_event (pad, gst_event_new_flush_start ()));
-  GST_PAD_STREAM_LOCK (pad);
-  GST_PAD_STREAM_UNLOCK (pad);
-  g_assert_true (gst_pad_send_event (pad, gst_event_new_flush_stop (TRUE)));
-  note_all (pipeline, &outcome);
-  g_assert_cmpuint (outcome.errors, ==, 0);
-  g_assert_cmpuint (outcome.loaded, ==, 0);
-  outcome_clear (&outcome);
-  let_load ();
-  gst_object_unref (pad);
-  gst_object_unref (element);
-  stop (pipeline);
+  gst_plugin_feature_list_free (features);
+  g_assert_cmpuint (n_choices, >, 20);
 }
 
 static void
 add_tests (void)
 {
-  g_test_add_func ("/pipeline/loading/stop", test_stop_loading);
-  g_test_add_func ("/pipeline/loading/ask", test_ask_loading);
-  g_test_add_data_func ("/pipeline/loading/flush", "t", test_flush_loading);
   g_test_add_data_func ("/pipeline/file/srt", NULL, test_file);
   g_test_add_data_func ("/pipeline/file/text",
       "Ann: Good morning, café people.\n\nBob: We have 30 tables and ÄÖÜ, 漢字 and 🦓 to "
@@ -856,6 +739,7 @@ add_tests (void)
   g_test_add_data_func ("/pipeline/stop/ready", GINT_TO_POINTER (GST_STATE_READY), test_stop);
   g_test_add_data_func ("/pipeline/stop/null", GINT_TO_POINTER (GST_STATE_NULL), test_stop);
   g_test_add_func ("/pipeline/pause", test_pause);
+  g_test_add_func ("/pipeline/choices", test_choices);
   g_test_add_data_func ("/pipeline/leaks/end", run_to_the_end, test_leaks);
   g_test_add_data_func ("/pipeline/leaks/stop", stop_in_the_middle, test_leaks);
   g_test_add_data_func ("/pipeline/leaks/seek", seek_in_the_middle, test_leaks);
