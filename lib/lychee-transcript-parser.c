@@ -88,13 +88,13 @@ struct _LycheeTranscriptParser {
 G_DEFINE_FINAL_TYPE (LycheeTranscriptParser, lychee_transcript_parser, G_TYPE_OBJECT)
 
 G_DEFINE_ENUM_TYPE (LycheeTranscriptFormat, lychee_transcript_format,
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_AUTO, "auto"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "subrip"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "webvtt"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_ASS, "ass"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_JSON, "json"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_TEXT, "text"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_XML, "xml"))
+    { LYCHEE_TRANSCRIPT_FORMAT_AUTO, "Found out by reading", "auto" },
+    { LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "SubRip (SRT)", "subrip" },
+    { LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "WebVTT", "webvtt" },
+    { LYCHEE_TRANSCRIPT_FORMAT_ASS, "ASS and SSA", "ass" },
+    { LYCHEE_TRANSCRIPT_FORMAT_JSON, "JSON, of several kinds", "json" },
+    { LYCHEE_TRANSCRIPT_FORMAT_TEXT, "Plain text", "text" },
+    { LYCHEE_TRANSCRIPT_FORMAT_XML, "TTML, YouTube's timed text and SAMI", "xml" })
 
 static void
 begin (LycheeTranscriptParser *self)
