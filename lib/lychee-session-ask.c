@@ -12,7 +12,7 @@
 #include <unicode/uloc.h>
 
 #define LEAST_PART 96 /* tokens of a part of the transcript that is asked for quotes by itself, */
-#define MOST_LATE 12  /* which ends so many chunks later, if a sentence does then */
+#define MOST_LATE 24  /* which ends so many chunks later, if a sentence does then */
 
 /* Whether nothing was said: no chunk, or only white space. */
 static gboolean
@@ -564,7 +564,7 @@ find_part_end (LycheeCache *cache, guint chunk, guint n_chunks)
   for (guint i = chunk; i > 0 && i < MIN (chunk + MOST_LATE, n_chunks); i++) {
     g_autoptr (LycheeChunk) last = lychee_cache_get_chunk (cache, i - 1, NULL);
 
-    if (last->boundary >= LYCHEE_BOUNDARY_SENTENCE)
+    if (last->boundary >= LYCHEE_BOUNDARY_SENTENCE && last->boundary != LYCHEE_BOUNDARY_DRIFT)
       return i;
   }
   return chunk;

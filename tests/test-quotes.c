@@ -201,7 +201,9 @@ test_random (void)
 static char *
 turn (guint i)
 {
-  return g_strdup_printf ("Number %u is what we talk about in turn %u.", i * 7 % 50, i);
+  return g_strdup_printf ("Number %u is what we talk about in turn %u, although nobody here has "
+                          "ever known the reason why.",
+      i * 7 % 50, i);
 }
 
 static LycheeSession *
