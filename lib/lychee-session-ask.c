@@ -561,7 +561,7 @@ quote_part (
 static guint
 find_part_end (LycheeCache *cache, guint chunk, guint n_chunks)
 {
-  for (guint i = chunk; i > 0 && i < MIN (chunk + MOST_LATE, n_chunks); i++) {
+  for (guint i = chunk; i > 0 && i <= MIN (chunk + MOST_LATE, n_chunks); i++) {
     g_autoptr (LycheeChunk) last = lychee_cache_get_chunk (cache, i - 1, NULL);
 
     if (last->boundary >= LYCHEE_BOUNDARY_SENTENCE && last->boundary != LYCHEE_BOUNDARY_DRIFT)
