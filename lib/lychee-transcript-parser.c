@@ -94,7 +94,10 @@ G_DEFINE_ENUM_TYPE (LycheeTranscriptFormat, lychee_transcript_format,
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_ASS, "ass"),
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_JSON, "json"),
     G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_TEXT, "text"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_XML, "xml"))
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_XML, "xml"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_CSV, "csv"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_LINES, "lines"),
+    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_SCC, "scc"))
 
 static void
 begin (LycheeTranscriptParser *self)
@@ -249,6 +252,15 @@ start_reader (LycheeTranscriptParser *self, LycheeTranscriptFormat format)
     break;
   case LYCHEE_TRANSCRIPT_FORMAT_XML:
     self->reader = lychee_transcript_reader_new_xml (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_CSV:
+    self->reader = lychee_transcript_reader_new_table (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_LINES:
+    self->reader = lychee_transcript_reader_new_lines (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_SCC:
+    self->reader = lychee_transcript_reader_new_scc (&self->output);
     break;
   default:
     self->reader = lychee_transcript_reader_new_text (&self->output, detected);
