@@ -10,7 +10,7 @@ G_BEGIN_DECLS
  * @LYCHEE_FINISH_STOP: the model ended it, or a stop string did
  * @LYCHEE_FINISH_LENGTH: max-tokens, or the context is full
  * @LYCHEE_FINISH_CANCELLED: by the caller: what was said so far is in the text
- * @LYCHEE_FINISH_REPETITION: it began to say the same again and again
+ * @LYCHEE_FINISH_REPETITION: it went in circles, or said some twenty words for the third time
  *
  * Why an answer ended.
  */

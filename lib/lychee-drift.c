@@ -3,7 +3,7 @@
 /* A token's vector is its row in the model's table of input embeddings. Taken as they are, these
  * rows tell little of a subject: most of a row is common to all tokens, and most tokens of speech
  * ("and", "you", "it") belong to every subject. Each step below is worth having, by the chance that
- * a true change of subject drifts more than another place (docs/benchmarks.md, "Chunks"):
+ * a true change of subject drifts more than another place (docs/experiments.md, "Chunks"):
  *
  * - the table's mean and its strongest directions are taken out of each row (as "all but the top"
  *   does, Mu and Viswanath, arXiv:1702.01417), and rows are brought to length 1;

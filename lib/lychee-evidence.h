@@ -12,8 +12,8 @@ G_BEGIN_DECLS
  * head's attention, as a distribution over the transcript's chunks, is held against that of a
  * question about nothing in particular: a chunk's score is what it adds to the divergence of the
  * two (Kullback and Leibler 1951), summed up over the heads of the layers in the middle, with that
- * of the answer at a tenth. What was tried, and how often the right turn is found:
- * docs/benchmarks.md. */
+ * of the answer at a tenth. How often the right turn is found is in docs/benchmarks.md, what else
+ * was tried in docs/experiments.md. */
 typedef struct _LycheeEvidenceFinder LycheeEvidenceFinder;
 
 /* Whose attention adds up. */

@@ -4,15 +4,11 @@
 #include "lychee-contrast.h"
 #include "lychee-evidence.h"
 #include "lychee-question-private.h"
+#include "lychee-repeats.h"
 #include "lychee-session-private.h"
 
 #include <string.h>
 #include <unicode/uloc.h>
-
-/* An answer that says the same up to so many tokens three times over, and repeats so many tokens at
- * least, is going round in circles. */
-#define MAX_PERIOD 128
-#define LONG_REPEAT 32
 
 /* Whether nothing was said: no chunk, or only white space. */
 static gboolean
@@ -145,28 +141,6 @@ tell (Speech *speech, gboolean all)
   return !speech->func || speech->func (piece, speech->user_data);
 }
 
-/* How many tokens in a row, up to the last, are the same as the one that stands a period before. */
-typedef struct {
-  GArray *ids;
-  guint run[MAX_PERIOD + 1];
-} Repeats;
-
-/* Notes a token. Whether the answer is going round in circles. */
-static gboolean
-note_repeats (Repeats *repeats, gint32 id)
-{
-  guint n = repeats->ids->len;
-
-  for (guint period = 1; period <= MIN (n, MAX_PERIOD); period++) {
-    if (g_array_index (repeats->ids, gint32, n - period) != id)
-      repeats->run[period] = 0;
-    else if (++repeats->run[period] >= MAX (2 * period, LONG_REPEAT))
-      return TRUE;
-  }
-  g_array_append_val (repeats->ids, id);
-  return FALSE;
-}
-
 typedef struct {
   LycheeSession *session;
   LycheeChatFormat template;
@@ -280,8 +254,7 @@ generate (Asking *a, const float *logits, GError **error)
   g_autoptr (LycheeDecoder) decoder = lychee_decoder_new (tokenizer);
   guint n_vocab = lychee_model_get_n_vocab (a->session->model);
   LycheeAttentionOptions options = lychee_session_get_options (a->session, FALSE);
-  g_autoptr (GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
-  Repeats repeats = { ids, { 0 } };
+  g_autoptr (LycheeRepeats) repeats = lychee_repeats_new ();
   LycheeAnswer *answer = a->answer;
   GString *text = a->speech.text;
   gint32 id;
@@ -317,7 +290,7 @@ generate (Asking *a, const float *logits, GError **error)
       answer->finish = LYCHEE_FINISH_CANCELLED;
       return TRUE;
     }
-    if (note_repeats (&repeats, id)) {
+    if (lychee_repeats_note (repeats, id, text->str + had)) {
       answer->finish = LYCHEE_FINISH_REPETITION;
       break;
     }

@@ -712,6 +712,7 @@ gst_lychee_chunker_sink_event (GstPad *pad, GstObject *parent, GstEvent *event)
     gst_lychee_chunker_segment (self, event);
     break;
   case GST_EVENT_EOS:
+  case GST_EVENT_SEGMENT_DONE:
     gst_lychee_chunker_drain (self);
     break;
   case GST_EVENT_CUSTOM_DOWNSTREAM:

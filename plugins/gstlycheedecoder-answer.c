@@ -7,9 +7,8 @@
 
 /* So long an answer waits for the words that are on their way when it is asked for, in
  * microseconds: reading may be far behind. Where nothing has been read yet, so long from then on
- * that something has. */
+ * that something has, or the model is loaded. */
 #define DRAIN_LIMIT (2 * G_USEC_PER_SEC)
-#define FOR_EVER G_MAXINT64
 
 /* The threads that answer */
 
@@ -269,6 +268,39 @@ name_ask (GstLycheeDecoder *self, LycheeAsk *ask)
   GST_OBJECT_UNLOCK (self);
 }
 
+/* Who sent a `lychee-drain`, among its fields. */
+#define DRAIN_SENDER "lychee-decoder"
+
+static GstEvent *
+new_drain (GstLycheeDecoder *self)
+{
+  return gst_event_new_custom (GST_EVENT_CUSTOM_UPSTREAM,
+      gst_structure_new (LYCHEE_DRAIN_EVENT, DRAIN_SENDER, G_TYPE_POINTER, self, NULL));
+}
+
+/* What was asked while the model was loaded, and nobody has said a word: what is on its way comes
+ * within the limit, or before what turns round upstream then. */
+static void
+end_waiting (GstElement *element, gpointer user_data)
+{
+  GstLycheeDecoder *self = GST_LYCHEE_DECODER (element);
+  g_autoptr (LycheeModel) model = lychee_model_slot_ref_model (&self->slot, element);
+  gboolean waits = model != NULL &&
+                   lychee_answer_queue_wait (self->queue, g_get_monotonic_time () + DRAIN_LIMIT);
+  GstEvent *drain;
+  guint32 number;
+
+  /* Who asks from now on has this done again. */
+  g_atomic_int_set (&self->ends_waiting, FALSE);
+  if (!waits)
+    return;
+  drain = new_drain (self);
+  number = gst_event_get_seqnum (drain);
+  lychee_answer_queue_set_drain (self->queue, number);
+  if (!gst_pad_push_event (self->sinkpad, drain))
+    lychee_answer_queue_release (self->queue, number, renew_snapshot, self);
+}
+
 gboolean
 gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *drain)
 {
@@ -289,17 +321,20 @@ gst_lychee_decoder_submit (GstLycheeDecoder *self, LycheeAsk *ask, GstEvent *dra
   }
   if (event != NULL) {
     ask->drain = gst_event_get_seqnum (event);
-    until = ask->snapshot != NULL ? g_get_monotonic_time () + DRAIN_LIMIT : FOR_EVER;
+    until = ask->snapshot != NULL ? g_get_monotonic_time () + DRAIN_LIMIT : LYCHEE_ANSWER_FOR_EVER;
   }
   if (!lychee_answer_queue_ask (self->queue, ask, ask->json, until))
     return FALSE;
   if (event != NULL) {
     guint32 number = ask->drain;
 
+    if (gst_pad_push_event (self->sinkpad, g_steal_pointer (&event)))
+      return TRUE;
     /* While the model is loaded, upstream takes nothing: what was said meanwhile is yet to come. */
-    if (!gst_pad_push_event (self->sinkpad, g_steal_pointer (&event)) &&
-        (loaded || until != FOR_EVER))
+    if (loaded || until != LYCHEE_ANSWER_FOR_EVER)
       lychee_answer_queue_release (self->queue, number, NULL, NULL);
+    else if (g_atomic_int_compare_and_exchange (&self->ends_waiting, FALSE, TRUE))
+      gst_element_call_async (GST_ELEMENT (self), end_waiting, NULL, NULL);
   }
   return TRUE;
 }
@@ -308,16 +343,6 @@ void
 gst_lychee_decoder_limit_drains (GstLycheeDecoder *self)
 {
   lychee_answer_queue_limit (self->queue, g_get_monotonic_time () + DRAIN_LIMIT);
-}
-
-/* Who sent a `lychee-drain`, among its fields. */
-#define DRAIN_SENDER "lychee-decoder"
-
-static GstEvent *
-new_drain (GstLycheeDecoder *self)
-{
-  return gst_event_new_custom (GST_EVENT_CUSTOM_UPSTREAM,
-      gst_structure_new (LYCHEE_DRAIN_EVENT, DRAIN_SENDER, G_TYPE_POINTER, self, NULL));
 }
 
 void

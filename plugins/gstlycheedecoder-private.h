@@ -46,6 +46,9 @@ struct _GstLycheeDecoder {
   gboolean json;      /* what downstream takes */
   guint64 n_asked;
 
+  gint
+      ends_waiting; /* atomic: somebody sees to it that questions do not wait for a word for ever */
+
   /* under the object lock: what was done */
   GstStructure *last; /* (nullable): figures of the last answer */
   guint n_answers;

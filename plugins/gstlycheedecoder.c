@@ -41,9 +41,10 @@
  * * `id`, `prompt`, `text` (string)
  * * `kind` (string): `question`, `summary` (a rolling one) or `final`
  * * `finish` (string): `stop`: the model ended it, or a stop string did; `length`:
- *   #lycheedecoder:max-tokens or the context did; `repetition`: it was going round in circles;
- *   `cancelled`: #lycheedecoder::cancel, a flush, a seek, shutdown or downstream did; `empty`:
- *   nothing had been said to answer from, so nothing was made up; `failed`
+ *   #lycheedecoder:max-tokens or the context did; `repetition`: it was going in circles,
+ *   or said some twenty words for the third time; `cancelled`: #lycheedecoder::cancel, a flush, a
+ *   seek, shutdown or downstream did; `empty`: nothing had been said to answer from, so nothing was
+ *   made up; `failed`
  * * `reason` (string): in words, for the last two; otherwise %NULL
  * * `time` (uint64): the end of what had been read
  * * `from`, `to` (uint64): the range that was asked about, %GST_CLOCK_TIME_NONE: no limit

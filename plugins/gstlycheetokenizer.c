@@ -625,6 +625,7 @@ gst_lychee_tokenizer_sink_event (GstPad *pad, GstObject *parent, GstEvent *event
     lychee_wait_note_segment (&self->wait);
     break;
   case GST_EVENT_GAP:
+  case GST_EVENT_SEGMENT_DONE:
     gst_lychee_tokenizer_drain (self);
     break;
   case GST_EVENT_EOS:

@@ -72,7 +72,13 @@ end_of_segment (GstLycheeTranscriptParse *self)
 
   gst_lychee_transcript_parse_send_events (self);
   if ((self->segment.flags & GST_SEGMENT_FLAG_SEGMENT) != 0) {
-    GstMessage *message = gst_message_new_segment_done (GST_OBJECT (self), GST_FORMAT_TIME, stop);
+    GstMessage *message;
+
+    /* A segment that follows without a flush has its running time from here on. */
+    GST_OBJECT_LOCK (self);
+    self->segment.position = stop;
+    GST_OBJECT_UNLOCK (self);
+    message = gst_message_new_segment_done (GST_OBJECT (self), GST_FORMAT_TIME, stop);
 
     event = gst_event_new_segment_done (GST_FORMAT_TIME, stop);
     if (self->seqnum != GST_SEQNUM_INVALID) {

@@ -703,6 +703,36 @@ lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until)
   g_mutex_unlock (&queue->lock);
 }
 
+/* With the lock: (nullable): the first that waits for ever from @l on. */
+static GList *
+find_waiting_for_ever (GList *l)
+{
+  while (l != NULL && ((LycheeJob *) l->data)->until != LYCHEE_ANSWER_FOR_EVER)
+    l = l->next;
+  return l;
+}
+
+gboolean
+lychee_answer_queue_wait (LycheeAnswerQueue *queue, gint64 until)
+{
+  gboolean waits, late = FALSE;
+
+  g_mutex_lock (&queue->lock);
+  while ((waits = find_waiting_for_ever (queue->waiting.head) != NULL) && !late)
+    late = !g_cond_wait_until (&queue->changed, &queue->lock, until);
+  g_mutex_unlock (&queue->lock);
+  return waits;
+}
+
+void
+lychee_answer_queue_set_drain (LycheeAnswerQueue *queue, guint32 drain)
+{
+  g_mutex_lock (&queue->lock);
+  for (GList *l = queue->waiting.head; (l = find_waiting_for_ever (l)) != NULL; l = l->next)
+    ((LycheeJob *) l->data)->ask->drain = drain;
+  g_mutex_unlock (&queue->lock);
+}
+
 guint
 lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id)
 {

@@ -50,6 +50,7 @@ GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent
 /* FALSE where nothing is taken. @interleave: its pieces may go between those of other answers.
  * @until (monotonic): its answer does not begin before that, or lychee_answer_queue_release().
  * Takes a reference of @ask. */
+#define LYCHEE_ANSWER_FOR_EVER G_MAXINT64
 gboolean lychee_answer_queue_ask (
     LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until);
 /* Lets the answers begin that wait for @drain, 0: for any, after @renew (nullable) for each of
@@ -59,6 +60,10 @@ void lychee_answer_queue_release (
     LycheeAnswerQueue *queue, guint32 drain, LycheeRenewFunc renew, gpointer user_data);
 /* None waits longer than to @until. */
 void lychee_answer_queue_limit (LycheeAnswerQueue *queue, gint64 until);
+/* Waits until @until as long as an answer waits for ever. Whether one still does. */
+gboolean lychee_answer_queue_wait (LycheeAnswerQueue *queue, gint64 until);
+/* Those that wait for ever wait for @drain. */
+void lychee_answer_queue_set_drain (LycheeAnswerQueue *queue, guint32 drain);
 /* Ends the answers with @id, or all of them (NULL); returns how many. */
 guint lychee_answer_queue_cancel (LycheeAnswerQueue *queue, const char *id);
 /* Takes @ask back if its answer has not begun, without a word. */

@@ -56,17 +56,40 @@ static void G_GNUC_PRINTF (2, 3) refuse (Options *options, const char *format, .
   va_end (arguments);
 }
 
+/* Whether @converted is the same number as @value: GLib cuts off what does not fit in its type. */
 static gboolean
-is_negative (const GValue *value)
+is_same_number (const GValue *value, const GValue *converted)
 {
-  return (G_VALUE_HOLDS_INT (value) && g_value_get_int (value) < 0) ||
-         (G_VALUE_HOLDS_INT64 (value) && g_value_get_int64 (value) < 0) ||
-         (G_VALUE_HOLDS_LONG (value) && g_value_get_long (value) < 0) ||
-         (G_VALUE_HOLDS_DOUBLE (value) && g_value_get_double (value) < 0);
+  GValue back = G_VALUE_INIT, one = G_VALUE_INIT, other = G_VALUE_INIT;
+  gboolean same;
+
+  g_value_init (&back, G_VALUE_TYPE (value));
+  g_value_init (&one, G_TYPE_DOUBLE);
+  g_value_init (&other, G_TYPE_DOUBLE);
+  same = g_value_transform (converted, &back) && g_value_transform (value, &one) &&
+         g_value_transform (&back, &other) &&
+         g_value_get_double (&one) == g_value_get_double (&other);
+  g_value_unset (&back);
+  g_value_unset (&one);
+  g_value_unset (&other);
+  return same;
 }
 
-/* @value as a value of @type. Numbers have many types in a structure, and none of ours is
- * negative. */
+/* Numbers have many types in a structure, and none of ours is negative. */
+static gboolean
+convert_number (const GValue *value, GValue *to)
+{
+  GValue number = G_VALUE_INIT;
+  double size;
+
+  g_value_init (&number, G_TYPE_DOUBLE);
+  if (!g_value_transform (value, &number))
+    return FALSE;
+  size = g_value_get_double (&number);
+  return size >= 0 && size < 0x1p64 && g_value_transform (value, to) && is_same_number (value, to);
+}
+
+/* @value as a value of @type. */
 static gboolean
 convert (const GValue *value, GType type, GValue *to)
 {
@@ -94,7 +117,9 @@ convert (const GValue *value, GType type, GValue *to)
   /* GLib makes a string of anything. */
   if (type == G_TYPE_STRING && !G_VALUE_HOLDS_STRING (value))
     return FALSE;
-  return !is_negative (value) && g_value_transform (value, to);
+  if (type == G_TYPE_STRING || type == G_TYPE_BOOLEAN)
+    return g_value_transform (value, to);
+  return convert_number (value, to);
 }
 
 static gboolean

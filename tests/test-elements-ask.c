@@ -172,7 +172,7 @@ test_options (void)
   g_free (id);
 
   /* The prompt of the signal goes before that of the options; ids are numbers otherwise. */
-  id = test_chain_ask (&chain, "Who?", "x, prompt=\"Which?\", last=(guint64)4000000000");
+  id = test_chain_ask (&chain, "Who?", "x, prompt=\"Which?\", last=4e9");
   message = test_chain_wait_answer (&chain, id, NULL);
   g_assert_cmpstr (test_get_string (message, "prompt"), ==, "Who?");
   g_assert_cmpuint (test_get_time (message, "from"), ==, 16 * GST_SECOND);
@@ -479,6 +479,10 @@ add_tests (void)
     { "x, nonsense=1", "“nonsense”" },
     { "x, max-tokens=-1", "“max-tokens”" },
     { "x, max-tokens=many", "“max-tokens”" },
+    { "x, max-tokens=(guint64)4294967297", "“max-tokens”" },
+    { "x, max-tokens=0.5", "“max-tokens”" },
+    { "x, last=1e30", "“last”" },
+    { "x, temperature=(float)-0.5", "“temperature”" },
     { "x, from=-1.5", "“from”" },
     { "x, last=-1", "“last”" },
     { "x, id=5", "“id”" },

@@ -153,6 +153,9 @@ test_drain (gconstpointer data)
     gst_harness_push_event (chain.harness, gst_event_new_eos ());
   } else if (g_str_equal (how, "segment")) {
     test_chain_segment (&chain, 0);
+  } else if (g_str_equal (how, "segment-done")) {
+    gst_harness_push_event (
+        chain.harness, gst_event_new_segment_done (GST_FORMAT_TIME, GST_SECOND));
   } else {
     gint32 id = 7;
     GstBuffer *buffer = gst_buffer_new_memdup (&id, sizeof id);
@@ -410,6 +413,7 @@ add_tests (void)
   g_test_add_data_func ("/chunker/text/min-over-max", crossed, test_text);
   g_test_add_data_func ("/chunker/drain/eos", "eos", test_drain);
   g_test_add_data_func ("/chunker/drain/segment", "segment", test_drain);
+  g_test_add_data_func ("/chunker/drain/segment-done", "segment-done", test_drain);
   g_test_add_data_func ("/chunker/drain/discont", "discont", test_drain);
   g_test_add_data_func (
       "/chunker/drain/from-downstream", "lycheechunker", test_drain_from_downstream);

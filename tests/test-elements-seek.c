@@ -172,6 +172,93 @@ test_times_anew (void)
   test_chain_clear (&chain);
 }
 
+/* In a pipeline, where seeks have rates and loops: an answer has its time in the transcript, and
+ * its turn in running time. */
+typedef struct {
+  const char *name;
+  double rate;
+  gint start, stop; /* seconds; -1: the end */
+  gboolean loop;    /* once more, without a flush */
+  double time, running_time;
+} Turn;
+
+static const Turn turns[] = {
+  { "forward", 1, 10, -1, FALSE, 20, 10 },
+  { "fast", 2, 10, -1, FALSE, 20, 5 },
+  { "slow", 0.5, 0, 10, FALSE, 10, 20 },
+  { "loop", 1, 5, 10, TRUE, 10, 10 },
+};
+
+static void
+on_handoff (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer last)
+{
+  gst_buffer_replace (last, buffer);
+}
+
+static void
+wait_message (GstElement *pipeline, GstMessageType type)
+{
+  g_autoptr (GstBus) bus = gst_element_get_bus (pipeline);
+  GstMessage *message = gst_bus_timed_pop_filtered (bus, TEST_TIMEOUT, type | GST_MESSAGE_ERROR);
+
+  g_assert_nonnull (message);
+  g_assert_cmpint (GST_MESSAGE_TYPE (message), ==, type);
+  gst_message_unref (message);
+}
+
+static gboolean
+seek_pipeline (GstElement *pipeline, const Turn *turn, GstSeekFlags flags)
+{
+  return gst_element_seek (pipeline, turn->rate, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET,
+      turn->start * GST_SECOND, GST_SEEK_TYPE_SET,
+      turn->stop < 0 ? -1 : (gint64) (turn->stop * GST_SECOND));
+}
+
+static void
+test_turn (gconstpointer data)
+{
+  const Turn *turn = data;
+  g_autofree char *srt = test_srt (20);
+  g_autofree char *path = test_write_file ("turn.srt", srt);
+  GstElement *pipeline = test_pipeline (
+      "filesrc location=DIR/turn.srt ! lycheetranscriptparse ! " CHAIN
+      "! lycheedecoder model=MODEL max-tokens=2 stream=answer ! fakesink name=s sync=false "
+      "signal-handoffs=true");
+  GstElement *sink = gst_bin_get_by_name (GST_BIN (pipeline), "s");
+  GstPad *pad = gst_element_get_static_pad (sink, "sink");
+  GstSeekFlags loop = turn->loop ? GST_SEEK_FLAG_SEGMENT : 0;
+  GstBuffer *answer = NULL;
+  GstEvent *event;
+  const GstSegment *segment;
+
+  g_signal_connect (sink, "handoff", G_CALLBACK (on_handoff), &answer);
+  gst_element_set_state (pipeline, GST_STATE_PAUSED);
+  g_assert_cmpint (
+      gst_element_get_state (pipeline, NULL, NULL, TEST_TIMEOUT), ==, GST_STATE_CHANGE_SUCCESS);
+  g_assert_true (seek_pipeline (pipeline, turn, GST_SEEK_FLAG_FLUSH | loop));
+  gst_element_set_state (pipeline, GST_STATE_PLAYING);
+  if (turn->loop) {
+    wait_message (pipeline, GST_MESSAGE_SEGMENT_DONE);
+    g_assert_null (answer); /* it is not the end */
+    g_assert_true (seek_pipeline (pipeline, turn, 0));
+  }
+  wait_message (pipeline, GST_MESSAGE_EOS);
+  g_assert_nonnull (answer);
+  g_assert_cmpuint (GST_BUFFER_PTS (answer), ==, turn->time * GST_SECOND);
+  event = gst_pad_get_sticky_event (pad, GST_EVENT_SEGMENT, 0);
+  gst_event_parse_segment (event, &segment);
+  g_assert_cmpuint (gst_segment_to_stream_time (segment, GST_FORMAT_TIME, GST_BUFFER_PTS (answer)),
+      ==, turn->time * GST_SECOND);
+  g_assert_cmpuint (gst_segment_to_running_time (segment, GST_FORMAT_TIME, GST_BUFFER_PTS (answer)),
+      ==, turn->running_time * GST_SECOND);
+  gst_event_unref (event);
+  gst_element_set_state (pipeline, GST_STATE_NULL);
+  gst_buffer_unref (answer);
+  gst_object_unref (pad);
+  gst_object_unref (sink);
+  test_unref_last (pipeline);
+}
+
 static void
 add_tests (void)
 {
@@ -188,6 +275,11 @@ add_tests (void)
         g_test_add_data_func (name, &seeks[i][j][k], test_seek);
       }
   g_test_add_func ("/seek/times-anew", test_times_anew);
+  for (guint i = 0; i < G_N_ELEMENTS (turns); i++) {
+    g_autofree char *name = g_strconcat ("/seek/turn/", turns[i].name, NULL);
+
+    g_test_add_data_func (name, &turns[i], test_turn);
+  }
 }
 
 int

@@ -224,6 +224,9 @@ test_drain (gconstpointer data)
     gst_harness_push_event (chain.harness, gst_event_new_gap (GST_SECOND, GST_SECOND));
   else if (g_str_equal (how, "segment"))
     test_chain_segment (&chain, 0);
+  else if (g_str_equal (how, "segment-done"))
+    gst_harness_push_event (
+        chain.harness, gst_event_new_segment_done (GST_FORMAT_TIME, GST_SECOND));
   else if (g_str_equal (how, "final"))
     gst_harness_push_event (
         chain.harness, gst_event_new_custom (GST_EVENT_CUSTOM_DOWNSTREAM,
@@ -475,6 +478,7 @@ add_tests (void)
   g_test_add_func ("/tokenizer/caps", test_caps);
   g_test_add_data_func ("/tokenizer/drain/gap", "gap", test_drain);
   g_test_add_data_func ("/tokenizer/drain/segment", "segment", test_drain);
+  g_test_add_data_func ("/tokenizer/drain/segment-done", "segment-done", test_drain);
   g_test_add_data_func ("/tokenizer/drain/discont", "discont", test_drain);
   g_test_add_data_func ("/tokenizer/drain/final-transcript", "final", test_drain);
   g_test_add_data_func ("/tokenizer/drain/eos", "eos", test_drain);

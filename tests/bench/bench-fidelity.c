@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -20,7 +21,8 @@ typedef struct {
 /* A run under a policy beside the dense one. */
 typedef struct {
   const Reference *reference;
-  double kl, nll;
+  double *kl; /* [n_queries] */
+  double nll;
   guint n_agree, n_next;
 } Comparison;
 
@@ -51,19 +53,38 @@ compare_logits (guint i, const float *logits, gpointer data)
   const Reference *reference = comparison->reference;
   guint n = reference->n_vocab;
   const float *dense = reference->logits + (gsize) i * n;
-  double lse = log_sum_exp (logits, n), kl = 0;
+  double lse = log_sum_exp (logits, n);
 
+  comparison->kl[i] = 0;
   for (guint id = 0; id < n; id++) {
     double log_p = dense[id] - reference->lse[i];
 
-    kl += exp (log_p) * (log_p - (logits[id] - lse));
+    comparison->kl[i] += exp (log_p) * (log_p - (logits[id] - lse));
   }
-  comparison->kl += kl;
   comparison->n_agree += find_largest (logits, n) == find_largest (dense, n);
   if (reference->next[i] >= 0) {
     comparison->nll += lse - logits[reference->next[i]];
     comparison->n_next++;
   }
+}
+
+static int
+by_size (gconstpointer a, gconstpointer b)
+{
+  const double *x = a, *y = b;
+
+  return *x < *y ? -1 : *x > *y;
+}
+
+/* The mean and the median: a few tokens make half of the mean. */
+static void
+average (double *x, guint n, double *mean, double *median)
+{
+  *mean = 0;
+  for (guint i = 0; i < n; i++)
+    *mean += x[i] / n;
+  qsort (x, n, sizeof *x, by_size);
+  *median = (x[(n - 1) / 2] + x[n / 2]) / 2;
 }
 
 static LycheeCache *
@@ -88,27 +109,31 @@ print_head (Fidelity *f, double dense_perplexity)
           "heads\n\n",
       lychee_model_get_name (f->model), f->n_tokens, f->n_queries, f->text_path, dense_perplexity,
       FIDELITY_SINKS, FIDELITY_WINDOW, f->group);
-  printf ("%-14s %7s %7s %8s %10s %7s %11s %8s %9s\n", "policy", "budget", "mass", "error", "KL",
-      "top-1", "perplexity", "nodes", "metadata");
+  printf ("%-14s %7s %7s %8s %10s %10s %7s %11s %8s %9s\n", "policy", "budget", "mass", "error",
+      "KL", "median", "top-1", "perplexity", "nodes", "metadata");
 }
 
 static void
 print_row (Fidelity *f, const Policy *policy, guint budget, const FidelityScore *score,
     const Comparison *comparison, double dense_perplexity, double metadata)
 {
-  double kl = comparison->kl / f->n_queries, top1 = (double) comparison->n_agree / f->n_queries;
+  double top1 = (double) comparison->n_agree / f->n_queries, kl, median;
   double perplexity = exp (comparison->nll / comparison->n_next);
 
+  average (comparison->kl, f->n_queries, &kl, &median);
   if (f->bench.json)
-    printf ("{\"policy\": \"%s\", \"budget\": %u, \"mass\": %.6f, \"error\": %.6f, \"kl\": %.8f, "
-            "\"top1\": %.6f, \"perplexity\": %.5f, \"dense_perplexity\": %.5f, "
-            "\"nodes_scored\": %.1f, \"metadata\": %.6f, \"tokens\": %u, \"queries\": %u, "
-            "\"model\": \"%s\"}\n",
-        policy->name, budget, score->mass, score->error, kl, top1, perplexity, dense_perplexity,
-        score->nodes_scored, metadata, f->n_tokens, f->n_queries, lychee_model_get_id (f->model));
+    printf (
+        "{\"policy\": \"%s\", \"budget\": %u, \"mass\": %.6f, \"error\": %.6f, \"kl\": %.8f, "
+        "\"kl_median\": %.8f, \"top1\": %.6f, \"perplexity\": %.5f, \"dense_perplexity\": %.5f, "
+        "\"nodes_scored\": %.1f, \"metadata\": %.6f, \"tokens\": %u, \"queries\": %u, "
+        "\"model\": \"%s\"}\n",
+        policy->name, budget, score->mass, score->error, kl, median, top1, perplexity,
+        dense_perplexity, score->nodes_scored, metadata, f->n_tokens, f->n_queries,
+        lychee_model_get_id (f->model));
   else
-    printf ("%-14s %7u %7.4f %8.4f %10.6f %7.4f %11.4f %8.1f %8.2f%%\n", policy->name, budget,
-        score->mass, score->error, kl, top1, perplexity, score->nodes_scored, 100 * metadata);
+    printf ("%-14s %7u %7.4f %8.4f %10.6f %10.6f %7.4f %11.4f %8.1f %8.2f%%\n", policy->name,
+        budget, score->mass, score->error, kl, median, top1, perplexity, score->nodes_scored,
+        100 * metadata);
   fflush (stdout);
 }
 
@@ -164,7 +189,8 @@ compare (Fidelity *f, const char *dump_path)
       g_autoptr (LycheeCache) cache = fork_cache (f);
       g_autoptr (PolicyBank) fresh = policy_bank_copy (bank);
       FidelityRun run = { fresh, f->budgets[k], f->n_kv_heads };
-      Comparison comparison = { &reference };
+      g_autofree double *kl = g_new (double, f->n_queries);
+      Comparison comparison = { &reference, kl };
       FidelityScore score = fidelity_measure_get (&measure, b, k);
 
       fidelity_decode (f, cache, f->n_queries, fidelity_answer, &run, compare_logits, &comparison);
@@ -189,7 +215,8 @@ describe (void)
       "one by one.\n"
       "mass: softmax weight of what is read exactly; error: |o - o'| / |o| of the attention's "
       "output; means over\nheads, layers and queries of a dense run. KL (dense || policy), in "
-      "nats, top-1 agreement and perplexity of\nthe next token, when the whole model runs under "
+      "nats, its median, top-1 agreement and perplexity of\nthe next token, when the whole model "
+      "runs under "
       "the policy over those tokens. The row of dense says what of these is rounding: quantised "
       "models round their\nactivations to 8 bits, which makes much of a last bit.");
   return g_string_free (text, FALSE);

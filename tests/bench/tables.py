@@ -40,10 +40,10 @@ def fidelity(rows):
             [policy]
             + [f"{row['error']:.3f}" if row else "" for row in mine]
             + [f"{row['kl']:.4f}" if row else "" for row in mine]
-            + [f"{shown['mass']:.3f}", f"{shown['top1']:.3f}", f"{shown['perplexity']:.2f}",
+            + [f"{shown['kl_median']:.4f}", f"{shown['mass']:.3f}", f"{shown['top1']:.3f}", f"{shown['perplexity']:.2f}",
                f"{shown['nodes_scored']:.0f}", "" if whole else f"{100 * shown['metadata']:.2f} %"])
     table(["policy"] + [f"error at {number(b)}" for b in budgets] + [f"KL at {number(b)}" for b in budgets]
-          + [f"{what} at {number(SHOWN)}" for what in ("mass", "top-1", "perplexity", "nodes")] + ["metadata"],
+          + [f"{what} at {number(SHOWN)}" for what in ("median KL", "mass", "top-1", "perplexity", "nodes")] + ["metadata"],
           lines)
     print(f"Perplexity of dense attention {rows[0]['dense_perplexity']:.2f}.")
     for policy in "clusterkv", "quest":
