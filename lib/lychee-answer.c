@@ -12,10 +12,11 @@
 
 /* LycheeFinish */
 
-G_DEFINE_ENUM_TYPE (LycheeFinish, lychee_finish, G_DEFINE_ENUM_VALUE (LYCHEE_FINISH_STOP, "stop"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_FINISH_LENGTH, "length"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_FINISH_CANCELLED, "cancelled"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_FINISH_REPETITION, "repetition"))
+G_DEFINE_ENUM_TYPE (LycheeFinish, lychee_finish,
+    { LYCHEE_FINISH_STOP, "The model, or a stop string, ended it", "stop" },
+    { LYCHEE_FINISH_LENGTH, "The limit or the context did", "length" },
+    { LYCHEE_FINISH_CANCELLED, "The caller did", "cancelled" },
+    { LYCHEE_FINISH_REPETITION, "It said the same again and again", "repetition" })
 
 /**
  * lychee_finish_to_string:

@@ -2,62 +2,61 @@
 #include "lychee-enums.h"
 
 G_DEFINE_ENUM_TYPE (LycheeAttentionMode, lychee_attention_mode,
-    G_DEFINE_ENUM_VALUE (LYCHEE_ATTENTION_DENSE, "dense"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_ATTENTION_SPARSE, "sparse"))
+    { LYCHEE_ATTENTION_DENSE, "All tokens before", "dense" },
+    { LYCHEE_ATTENTION_SPARSE, "What the index finds, within the budget", "sparse" })
 
 G_DEFINE_ENUM_TYPE (LycheeGranularity, lychee_granularity,
-    G_DEFINE_ENUM_VALUE (LYCHEE_GRANULARITY_TOKEN, "token"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_GRANULARITY_CHUNK, "chunk"))
+    { LYCHEE_GRANULARITY_TOKEN, "Tokens, the most faithful", "token" },
+    { LYCHEE_GRANULARITY_CHUNK, "Whole chunks, the smaller index", "chunk" })
 
-G_DEFINE_ENUM_TYPE (LycheeRest, lychee_rest, G_DEFINE_ENUM_VALUE (LYCHEE_REST_ESTIMATE, "estimate"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_REST_DROP, "drop"))
+G_DEFINE_ENUM_TYPE (LycheeRest, lychee_rest,
+    { LYCHEE_REST_ESTIMATE, "Counts by its means", "estimate" },
+    { LYCHEE_REST_DROP, "Does not count", "drop" })
 
 G_DEFINE_ENUM_TYPE (LycheeCacheType, lychee_cache_type,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_TYPE_F16, "f16"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_TYPE_Q8_0, "q8_0"))
+    { LYCHEE_CACHE_TYPE_F16, "Half floats", "f16" },
+    { LYCHEE_CACHE_TYPE_Q8_0, "8 bits and a scale, about half the memory", "q8_0" })
 
 G_DEFINE_ENUM_TYPE (LycheePositions, lychee_positions,
-    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_AUTO, "auto"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_ABSOLUTE, "absolute"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_POSITIONS_PACKED, "packed"))
+    { LYCHEE_POSITIONS_AUTO, "Packed where the length is not known, else absolute", "auto" },
+    { LYCHEE_POSITIONS_ABSOLUTE, "The places in the transcript", "absolute" },
+    { LYCHEE_POSITIONS_PACKED, "Never more than the model knows, for any length", "packed" })
 
-G_DEFINE_ENUM_TYPE (LycheeOverflow, lychee_overflow,
-    G_DEFINE_ENUM_VALUE (LYCHEE_OVERFLOW_ERROR, "error"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_OVERFLOW_STOP_READING, "stop-reading"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_OVERFLOW_FORGET_OLDEST, "forget-oldest"))
+G_DEFINE_ENUM_TYPE (LycheeOverflow, lychee_overflow, { LYCHEE_OVERFLOW_ERROR, "An error", "error" },
+    { LYCHEE_OVERFLOW_STOP_READING, "What comes is left out", "stop-reading" },
+    { LYCHEE_OVERFLOW_FORGET_OLDEST, "The oldest is forgotten", "forget-oldest" })
 
 G_DEFINE_ENUM_TYPE (LycheeBackendType, lychee_backend_type,
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_AUTO, "auto"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_CPU, "cpu"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_CUDA, "cuda"))
+    { LYCHEE_BACKEND_AUTO, "A CUDA device if there is one, else the processor", "auto" },
+    { LYCHEE_BACKEND_CPU, "The processor", "cpu" },
+    { LYCHEE_BACKEND_CUDA, "A CUDA device", "cuda" })
 
 G_DEFINE_ENUM_TYPE (LycheeDetector, lychee_detector,
-    G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_STRUCTURE, "structure"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_SEMANTIC, "semantic"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_DETECTOR_BOTH, "both"))
+    { LYCHEE_DETECTOR_STRUCTURE, "What is written: paragraphs, speakers, sentences", "structure" },
+    { LYCHEE_DETECTOR_SEMANTIC, "Where the subject changes", "semantic" },
+    { LYCHEE_DETECTOR_BOTH, "What is written, and where the subject changes", "both" })
 
 G_DEFINE_ENUM_TYPE (LycheeEmbedding, lychee_embedding,
-    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_TABLE, "table"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_EMBEDDING_SHALLOW, "shallow"))
+    { LYCHEE_EMBEDDING_TABLE, "The token's vector in the model's table", "table" },
+    { LYCHEE_EMBEDDING_SHALLOW, "What the model's first layers make of it", "shallow" })
 
 G_DEFINE_ENUM_TYPE (LycheeBackendError, lychee_backend_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_UNAVAILABLE, "unavailable"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_UNSUPPORTED, "unsupported"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_NO_MEMORY, "no-memory"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BACKEND_ERROR_COMPUTE, "compute"))
+    { LYCHEE_BACKEND_ERROR_UNAVAILABLE, "No module, driver or device", "unavailable" },
+    { LYCHEE_BACKEND_ERROR_UNSUPPORTED, "The device cannot run this", "unsupported" },
+    { LYCHEE_BACKEND_ERROR_NO_MEMORY, "The device has not enough memory", "no-memory" },
+    { LYCHEE_BACKEND_ERROR_COMPUTE, "The device failed", "compute" })
 
 G_DEFINE_ENUM_TYPE (LycheeChatFormat, lychee_chat_format,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_AUTO, "auto"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PLAIN, "plain"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_CHATML, "chatml"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA2, "llama2"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_LLAMA3, "llama3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GEMMA, "gemma"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_MISTRAL, "mistral"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_QWEN3, "qwen3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI3, "phi3"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_PHI4, "phi4"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CHAT_FORMAT_GRANITE, "granite"))
+    { LYCHEE_CHAT_FORMAT_AUTO, "The one of the model's file", "auto" },
+    { LYCHEE_CHAT_FORMAT_PLAIN, "None: base models", "plain" },
+    { LYCHEE_CHAT_FORMAT_CHATML, "ChatML", "chatml" },
+    { LYCHEE_CHAT_FORMAT_LLAMA2, "Llama 2", "llama2" },
+    { LYCHEE_CHAT_FORMAT_LLAMA3, "Llama 3", "llama3" },
+    { LYCHEE_CHAT_FORMAT_GEMMA, "Gemma", "gemma" },
+    { LYCHEE_CHAT_FORMAT_MISTRAL, "Mistral", "mistral" },
+    { LYCHEE_CHAT_FORMAT_QWEN3, "Qwen 3, not thinking aloud", "qwen3" },
+    { LYCHEE_CHAT_FORMAT_PHI3, "Phi 3", "phi3" }, { LYCHEE_CHAT_FORMAT_PHI4, "Phi 4", "phi4" },
+    { LYCHEE_CHAT_FORMAT_GRANITE, "Granite", "granite" })
 
 /* The formatter would take the name for an expression. */
 /* clang-format off */
@@ -72,5 +71,5 @@ G_DEFINE_QUARK (lychee-cache-error-quark, lychee_cache_error)
 /* clang-format on */
 
 G_DEFINE_ENUM_TYPE (LycheeCacheError, lychee_cache_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_FULL, "full"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_CACHE_ERROR_NO_MEMORY, "no-memory"))
+    { LYCHEE_CACHE_ERROR_FULL, "The positions are used up", "full" },
+    { LYCHEE_CACHE_ERROR_NO_MEMORY, "The memory is used up", "no-memory" })

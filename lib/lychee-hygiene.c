@@ -88,9 +88,10 @@ enum {
 G_DEFINE_FINAL_TYPE (LycheeHygiene, lychee_hygiene, G_TYPE_OBJECT)
 
 G_DEFINE_ENUM_TYPE (LycheeSpeakerLabels, lychee_speaker_labels,
-    G_DEFINE_ENUM_VALUE (LYCHEE_SPEAKER_LABELS_NONE, "none"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SPEAKER_LABELS_CHANGE, "change"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SPEAKER_LABELS_ALWAYS, "always"))
+    { LYCHEE_SPEAKER_LABELS_NONE, "No cue", "none" },
+    { LYCHEE_SPEAKER_LABELS_CHANGE, "Where the speaker changes, or the source has a label",
+        "change" },
+    { LYCHEE_SPEAKER_LABELS_ALWAYS, "Every cue whose speaker is known", "always" })
 
 static gboolean *
 field_of (LycheeHygiene *self, guint id)

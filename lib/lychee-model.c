@@ -34,12 +34,12 @@ G_DEFINE_QUARK (lychee-model-error-quark, lychee_model_error)
 /* clang-format on */
 
 G_DEFINE_ENUM_TYPE (LycheeModelError, lychee_model_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_OPEN, "open"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_FORMAT, "format"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_TRUNCATED, "truncated"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_INVALID, "invalid"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_UNSUPPORTED, "unsupported"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_MODEL_ERROR_COMPUTE, "compute"))
+    { LYCHEE_MODEL_ERROR_OPEN, "The file cannot be opened", "open" },
+    { LYCHEE_MODEL_ERROR_FORMAT, "The file is no GGUF file", "format" },
+    { LYCHEE_MODEL_ERROR_TRUNCATED, "The file is cut off", "truncated" },
+    { LYCHEE_MODEL_ERROR_INVALID, "What the file says cannot be", "invalid" },
+    { LYCHEE_MODEL_ERROR_UNSUPPORTED, "The model is of an unknown kind", "unsupported" },
+    { LYCHEE_MODEL_ERROR_COMPUTE, "The model cannot be computed", "compute" })
 
 struct _LycheeModel {
   GObject parent_instance;

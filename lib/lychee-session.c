@@ -55,15 +55,15 @@ G_DEFINE_QUARK (lychee-session-error-quark, lychee_session_error)
 /* clang-format on */
 
 G_DEFINE_ENUM_TYPE (LycheeSessionError, lychee_session_error,
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_EMPTY, "empty"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_TEMPLATE, "template"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_NO_ROOM, "no-room"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_CACHE, "cache"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_WRITE, "write"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_READ, "read"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_DAMAGED, "damaged"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_VERSION, "version"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_SESSION_ERROR_MODEL, "model"))
+    { LYCHEE_SESSION_ERROR_EMPTY, "There is nothing to answer from", "empty" },
+    { LYCHEE_SESSION_ERROR_TEMPLATE, "The model's chat template is not known", "template" },
+    { LYCHEE_SESSION_ERROR_NO_ROOM, "The question does not fit", "no-room" },
+    { LYCHEE_SESSION_ERROR_CACHE, "Keys and values are of another model", "cache" },
+    { LYCHEE_SESSION_ERROR_WRITE, "The file cannot be written", "write" },
+    { LYCHEE_SESSION_ERROR_READ, "The file cannot be read", "read" },
+    { LYCHEE_SESSION_ERROR_DAMAGED, "The file is damaged", "damaged" },
+    { LYCHEE_SESSION_ERROR_VERSION, "The file is of another version", "version" },
+    { LYCHEE_SESSION_ERROR_MODEL, "The file is of another model", "model" })
 
 enum {
   PROP_0,

@@ -88,16 +88,16 @@ struct _LycheeTranscriptParser {
 G_DEFINE_FINAL_TYPE (LycheeTranscriptParser, lychee_transcript_parser, G_TYPE_OBJECT)
 
 G_DEFINE_ENUM_TYPE (LycheeTranscriptFormat, lychee_transcript_format,
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_AUTO, "auto"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "subrip"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "webvtt"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_ASS, "ass"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_JSON, "json"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_TEXT, "text"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_XML, "xml"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_CSV, "csv"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_LINES, "lines"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_TRANSCRIPT_FORMAT_SCC, "scc"))
+    { LYCHEE_TRANSCRIPT_FORMAT_AUTO, "Found out by reading", "auto" },
+    { LYCHEE_TRANSCRIPT_FORMAT_SUBRIP, "SubRip (SRT)", "subrip" },
+    { LYCHEE_TRANSCRIPT_FORMAT_WEBVTT, "WebVTT", "webvtt" },
+    { LYCHEE_TRANSCRIPT_FORMAT_ASS, "ASS and SSA", "ass" },
+    { LYCHEE_TRANSCRIPT_FORMAT_JSON, "JSON, of several kinds", "json" },
+    { LYCHEE_TRANSCRIPT_FORMAT_TEXT, "Plain text", "text" },
+    { LYCHEE_TRANSCRIPT_FORMAT_XML, "TTML, YouTube's timed text and SAMI", "xml" },
+    { LYCHEE_TRANSCRIPT_FORMAT_CSV, "CSV, TSV: a table with titles", "csv" },
+    { LYCHEE_TRANSCRIPT_FORMAT_LINES, "MicroDVD, MPL2, LRC", "lines" },
+    { LYCHEE_TRANSCRIPT_FORMAT_SCC, "Scenarist's closed captions (SCC)", "scc" })
 
 static void
 begin (LycheeTranscriptParser *self)

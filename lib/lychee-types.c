@@ -12,14 +12,14 @@ typedef struct {
 } Chunk;
 
 G_DEFINE_ENUM_TYPE (LycheeBoundary, lychee_boundary,
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_NONE, "none"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_WORD, "word"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_CLAUSE, "clause"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_SENTENCE, "sentence"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_SPEAKER, "speaker"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_PARAGRAPH, "paragraph"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_DRIFT, "drift"),
-    G_DEFINE_ENUM_VALUE (LYCHEE_BOUNDARY_END, "end"))
+    { LYCHEE_BOUNDARY_NONE, "In a word: the chunk was full", "none" },
+    { LYCHEE_BOUNDARY_WORD, "Between words", "word" },
+    { LYCHEE_BOUNDARY_CLAUSE, "After a clause mark", "clause" },
+    { LYCHEE_BOUNDARY_SENTENCE, "After a sentence", "sentence" },
+    { LYCHEE_BOUNDARY_SPEAKER, "Where the speaker changes", "speaker" },
+    { LYCHEE_BOUNDARY_PARAGRAPH, "After a paragraph", "paragraph" },
+    { LYCHEE_BOUNDARY_DRIFT, "Where the subject changes", "drift" },
+    { LYCHEE_BOUNDARY_END, "Where the stream ended, paused or was flushed", "end" })
 
 G_DEFINE_BOXED_TYPE (LycheeChunk, lychee_chunk, lychee_chunk_ref, lychee_chunk_unref)
 

@@ -170,24 +170,6 @@ open_err (Program *program)
 }
 
 static void
-print_pipeline (Program *program)
-{
-  g_autofree char *file = program->file != NULL ? g_shell_quote (program->file) : NULL;
-  g_autofree char *prompt = g_shell_quote (program->prompt);
-  g_autofree char *model = program->model != NULL ? g_shell_quote (program->model) : NULL;
-
-  if (model != NULL)
-    fprintf (stderr, "export LYCHEE_MODEL=%s\n", model);
-  fprintf (stderr, "gst-launch-1.0 -q %s%s%s ! " EARS " \\\n",
-      file != NULL ? "filesrc location=" : "autoaudiosrc", file != NULL ? file : "",
-      file != NULL ? " ! decodebin" : "");
-  fprintf (stderr,
-      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder prompt=%s max-tokens=%d ! fdsink\n\n",
-      program->prefill, prompt, program->max_tokens);
-}
-
-static void
 listen_and_answer (Run *run)
 {
   Program *program = &run->program;
@@ -241,7 +223,8 @@ main (int argc, char **argv)
           "what a language model answers.",
           options, argc, argv) &&
       program_check (&run.program)) {
-    print_pipeline (&run.program);
+    program_print (
+        &run.program, "autoaudiosrc", run.program.file != NULL ? "decodebin ! " EARS : EARS);
     if (!only_print) {
       open_err (&run.program);
       listen_and_answer (&run);

@@ -176,41 +176,6 @@ print_figures (Run *run)
       answer_tokens > 1 && seconds > to_first ? (answer_tokens - 1) / (seconds - to_first) : 0.0);
 }
 
-/* VALUE as gst-launch's syntax takes it, whatever is in it. */
-static char *
-quote_for_gst (const char *value)
-{
-  GString *quoted = g_string_new ("\"");
-
-  for (; *value != '\0'; value++) {
-    if (*value == '"' || *value == '\\') {
-      g_string_append_c (quoted, '\\');
-    }
-    g_string_append_c (quoted, *value);
-  }
-  g_string_append_c (quoted, '"');
-  return g_string_free (quoted, FALSE);
-}
-
-/* name=value as a word of a shell's command line: plain where that is safe. */
-static char *
-quote_for_shell (const char *name, const char *value)
-{
-  g_autofree char *for_gst = NULL;
-  g_autofree char *word = NULL;
-
-  if (*value != '\0' &&
-      strspn (value, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_./:,+-") == strlen (value)) {
-    return g_strdup_printf ("%s=%s", name, value);
-  }
-  if (*value != '\0' && strpbrk (value, "\"\\$`!\n\t") == NULL) {
-    return g_strdup_printf ("%s=\"%s\"", name, value);
-  }
-  for_gst = quote_for_gst (value);
-  word = g_shell_quote (for_gst);
-  return g_strdup_printf ("%s=%s", name, word);
-}
-
 /* fdsink writes from the beginning of a file that standard output was sent to, over what others
  * have put there. Returns the flags to put back. */
 static int
@@ -223,24 +188,6 @@ append_to_output (void)
     fcntl (STDOUT_FILENO, F_SETFL, flags | O_APPEND);
   }
   return flags;
-}
-
-/* The pipeline, as a shell takes it. */
-static void
-print_pipeline (Program *program)
-{
-  gboolean from_input = g_str_equal (program->file, "-");
-  g_autofree char *location = quote_for_shell ("filesrc location", program->file);
-  g_autofree char *prompt = quote_for_shell ("prompt", program->prompt);
-  g_autofree char *model = program->model != NULL ? g_shell_quote (program->model) : NULL;
-
-  if (model != NULL)
-    fprintf (stderr, "export LYCHEE_MODEL=%s\n", model);
-  fprintf (stderr,
-      "gst-launch-1.0 -q %s ! lycheetranscriptparse \\\n"
-      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
-      from_input ? "fdsrc" : location, program->prefill, prompt, program->max_tokens);
 }
 
 /* What is said when all is over, beside the answer. */
@@ -307,11 +254,12 @@ main (int argc, char **argv)
   };
 
   if (program_parse (&run.program,
-          "Reads a transcript (SRT, WebVTT, ASS, JSON, plain text; - is standard input)\n"
-          "and writes what a language model answers.",
+          "Reads a transcript (SRT, WebVTT, ASS, SBV, TTML, SAMI, JSON of recognisers, plain text; "
+          "- is\n"
+          "standard input) and writes what a language model answers.",
           options, argc, argv) &&
       program_check (&run.program)) {
-    print_pipeline (&run.program);
+    program_print (&run.program, "fdsrc", "lycheetranscriptparse");
     if (!only_print)
       summarize (&run);
   }

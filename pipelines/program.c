@@ -401,6 +401,58 @@ program_open (Program *program, const char *read, const char *rest)
   return TRUE;
 }
 
+/* VALUE as gst-launch's syntax takes it, whatever is in it. */
+static char *
+quote_for_gst (const char *value)
+{
+  GString *quoted = g_string_new ("\"");
+
+  for (; *value != '\0'; value++) {
+    if (*value == '"' || *value == '\\') {
+      g_string_append_c (quoted, '\\');
+    }
+    g_string_append_c (quoted, *value);
+  }
+  g_string_append_c (quoted, '"');
+  return g_string_free (quoted, FALSE);
+}
+
+/* name=value as a word of a shell's command line: plain where that is safe. */
+static char *
+quote_for_shell (const char *name, const char *value)
+{
+  g_autofree char *for_gst = NULL;
+  g_autofree char *word = NULL;
+
+  if (*value != '\0' &&
+      strspn (value, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_./:,+-") == strlen (value)) {
+    return g_strdup_printf ("%s=%s", name, value);
+  }
+  if (*value != '\0' && strpbrk (value, "\"\\$`!\n\t") == NULL) {
+    return g_strdup_printf ("%s=\"%s\"", name, value);
+  }
+  for_gst = quote_for_gst (value);
+  word = g_shell_quote (for_gst);
+  return g_strdup_printf ("%s=%s", name, word);
+}
+
+void
+program_print (Program *program, const char *without_file, const char *reader)
+{
+  gboolean named = program->file != NULL && !g_str_equal (program->file, "-");
+  g_autofree char *location = named ? quote_for_shell ("filesrc location", program->file) : NULL;
+  g_autofree char *prompt = quote_for_shell ("prompt", program->prompt);
+  g_autofree char *model = program->model != NULL ? g_shell_quote (program->model) : NULL;
+
+  if (model != NULL)
+    fprintf (stderr, "export LYCHEE_MODEL=%s\n", model);
+  fprintf (stderr,
+      "gst-launch-1.0 -q %s ! %s \\\n"
+      "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
+      "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
+      named ? location : without_file, reader, program->prefill, prompt, program->max_tokens);
+}
+
 int
 program_run (Program *program)
 {

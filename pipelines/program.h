@@ -55,6 +55,9 @@ gboolean program_check (Program *program);
 /* Makes the pipeline: @read, or else what reads a transcript from the file or the source; behind it
  * @rest. The element "source" reads the file. FALSE: it was said why not. */
 gboolean program_open (Program *program, const char *read, const char *rest);
+/* Prints a pipeline that answers at the end of the transcript, as a shell takes it: @reader makes
+ * text of the file, or of what @without_file gives where that is none or standard input. */
+void program_print (Program *program, const char *without_file, const char *reader);
 /* Plays until the end, an error or Ctrl-C, and returns the status. */
 int program_run (Program *program);
 /* Whether @message tells that the model is being loaded from now on, or no more. */

@@ -674,6 +674,38 @@ test_leaks (gconstpointer data)
   gst_object_unref (tracer);
 }
 
+/* gst-inspect-1.0 shows what an element's choices mean, and not what C calls them. */
+static void
+test_choices (void)
+{
+  GList *features = gst_registry_get_feature_list_by_plugin (gst_registry_get (), "lychee");
+  guint n_choices = 0;
+
+  for (GList *at = features; at; at = at->next) {
+    GstElement *element;
+    g_autofree GParamSpec **properties = NULL;
+    guint n = 0;
+
+    if (!GST_IS_ELEMENT_FACTORY (at->data))
+      continue;
+    element = gst_element_factory_create (at->data, NULL);
+    g_assert_nonnull (element);
+    properties = g_object_class_list_properties (G_OBJECT_GET_CLASS (element), &n);
+    for (guint i = 0; i < n; i++)
+      if (G_IS_PARAM_SPEC_ENUM (properties[i])) {
+        GEnumClass *class = G_PARAM_SPEC_ENUM (properties[i])->enum_class;
+
+        for (guint j = 0; j < class->n_values; j++, n_choices++) {
+          g_assert_false (g_str_has_prefix (class->values[j].value_name, "LYCHEE_"));
+          g_assert_cmpstr (class->values[j].value_name, !=, "");
+        }
+      }
+    test_unref_last (element);
+  }
+  gst_plugin_feature_list_free (features);
+  g_assert_cmpuint (n_choices, >, 20);
+}
+
 static void
 add_tests (void)
 {
@@ -707,6 +739,7 @@ add_tests (void)
   g_test_add_data_func ("/pipeline/stop/ready", GINT_TO_POINTER (GST_STATE_READY), test_stop);
   g_test_add_data_func ("/pipeline/stop/null", GINT_TO_POINTER (GST_STATE_NULL), test_stop);
   g_test_add_func ("/pipeline/pause", test_pause);
+  g_test_add_func ("/pipeline/choices", test_choices);
   g_test_add_data_func ("/pipeline/leaks/end", run_to_the_end, test_leaks);
   g_test_add_data_func ("/pipeline/leaks/stop", stop_in_the_middle, test_leaks);
   g_test_add_data_func ("/pipeline/leaks/seek", seek_in_the_middle, test_leaks);
