@@ -386,7 +386,7 @@ test_no_memory (void)
     guint i = 0;
 
     for (; i < N_TURNS; i++) {
-      g_autofree char *text = turn (i);
+      g_autofree char *said = turn (i), *text = g_strconcat (said, " ", NULL);
 
       if (!lychee_session_append_text (
               session, text, NULL, LYCHEE_TIME_NONE, LYCHEE_TIME_NONE, NULL, NULL))
