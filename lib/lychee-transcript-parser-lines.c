@@ -51,8 +51,7 @@ read_span (const char **text, char *open, gint64 *start, gint64 *end)
   return TRUE;
 }
 
-/* "[01:02.50]", which has no hours; other times in brackets are in ordinary text, too: "[00:01:02]"
- * has. */
+/* "[01:02.50]", which has no hours. "[01:02:50]" is of an ordinary transcript, and in hours. */
 static gboolean
 read_stamp (const char **text, guint64 *time)
 {
