@@ -27,6 +27,7 @@ typedef struct {
 typedef struct {
   gsize begin, end;
   double weight;
+  gboolean cut; /* not all of it */
 } Sentence;
 
 /* How much of a chunk's text stands before what was said: the name of a speaker who begins. */
@@ -224,12 +225,14 @@ weigh (const Joined *joined, const Sentence *sentence)
   return weight;
 }
 
-/* Heaviest first; of equals the earlier. */
+/* Whole ones first, the heaviest first; of equals the earlier. */
 static int
 by_weight (gconstpointer a, gconstpointer b)
 {
   const Sentence *x = a, *y = b;
 
+  if (x->cut != y->cut)
+    return x->cut ? 1 : -1;
   if (x->weight != y->weight)
     return x->weight > y->weight ? -1 : 1;
   return x->begin < y->begin ? -1 : x->begin > y->begin;
@@ -278,7 +281,8 @@ make_quote (const Joined *joined, const Sentence *sentence)
 }
 
 void
-lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, guint n, GPtrArray *quotes)
+lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, gboolean cut_begin,
+    gboolean cut_end, guint n, GPtrArray *quotes)
 {
   g_autoptr (GArray) ends = NULL, sentences = g_array_new (FALSE, FALSE, sizeof (Sentence));
   Joined joined;
@@ -287,9 +291,11 @@ lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, guint n, GPt
   join (&joined, chunks, n_chunks);
   ends = find_ends (&joined);
   for (guint i = 0; i < ends->len; i++) {
-    Sentence sentence = { begin, g_array_index (ends, gsize, i), 0 };
+    gsize end = g_array_index (ends, gsize, i);
+    Sentence sentence = { begin, end, 0,
+      (cut_begin && begin == 0) || (cut_end && end == joined.text->len) };
 
-    begin = sentence.end;
+    begin = end;
     trim (&joined, &sentence);
     if (!says_much (&joined, &sentence))
       continue;

@@ -523,73 +523,91 @@ list_quotable (LycheeCache *tail, LycheeEvidenceFinder *finder, guint begin, gui
   return chunks;
 }
 
-/* Appends the @n sentences of tokens @begin .. @end - 1 that the question turns to. @first: the
- * first token of all that it is about. */
-static gboolean
-quote_part (
-    Asking *a, const GArray *ids, guint first, guint begin, guint end, guint n, GError **error)
-{
-  g_autoptr (LycheeCache) tail = lychee_cache_fork (a->tail, error);
-  g_autofree LycheeQuotable *chunks = NULL;
-  guint n_chunks;
-  Asking part = *a;
-  gboolean ok;
+/* All chunks of what is asked about, and which of them are asked about by themselves. */
+typedef struct {
+  const guint *places; /* [n_chunks][2]: where they begin and end */
+  guint n_chunks, begin, end;
+} Part;
 
-  part.tail = tail;
-  part.finder = NULL;
-  part.n_evidence = 1; /* has attention noted */
-  ok = tail && cut_to_tokens (&part, begin > first ? begin : 0, end, error) &&
-       read_question (&part, ids, NULL, error);
-  if (ok && !part.finder) {
-    g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
-        "There is no memory left to look for quotes: raise max-memory");
-    ok = FALSE;
-  }
-  ok = ok && lychee_worker_collect_weights (a->worker, error);
-  if (ok) {
-    chunks = list_quotable (tail, part.finder, first, &n_chunks);
-    lychee_quotes_choose (chunks, n_chunks, n, a->answer->evidence);
-    for (guint i = 0; i < n_chunks; i++)
-      lychee_chunk_unref (chunks[i].chunk);
-  }
-  lychee_worker_set_weights (a->worker, NULL);
-  g_clear_pointer (&part.finder, lychee_evidence_finder_free);
-  return ok;
+/* Whether a sentence goes on behind the chunk before @chunk. */
+static gboolean
+is_cut (LycheeCache *cache, guint chunk, guint n_chunks)
+{
+  g_autoptr (LycheeChunk) last = NULL;
+
+  if (chunk == 0 || chunk == n_chunks)
+    return FALSE;
+  last = lychee_cache_get_chunk (cache, chunk - 1, NULL);
+  return last->boundary < LYCHEE_BOUNDARY_SENTENCE || last->boundary == LYCHEE_BOUNDARY_DRIFT;
 }
 
 /* The end of a part that is to end before chunk @chunk, or where a sentence ends soon after. */
 static guint
 find_part_end (LycheeCache *cache, guint chunk, guint n_chunks)
 {
-  for (guint i = chunk; i > 0 && i <= MIN (chunk + MOST_LATE, n_chunks); i++) {
-    g_autoptr (LycheeChunk) last = lychee_cache_get_chunk (cache, i - 1, NULL);
-
-    if (last->boundary >= LYCHEE_BOUNDARY_SENTENCE && last->boundary != LYCHEE_BOUNDARY_DRIFT)
+  for (guint i = chunk; i <= MIN (chunk + MOST_LATE, n_chunks); i++)
+    if (!is_cut (cache, i, n_chunks))
       return i;
-  }
   return chunk;
+}
+
+/* Appends the @n sentences of @part that the question turns to. */
+static gboolean
+quote_part (Asking *a, const Part *part, const GArray *ids, guint n, GError **error)
+{
+  guint begin = part->begin > 0 ? part->places[2 * part->begin] : 0;
+  g_autoptr (LycheeCache) tail = lychee_cache_fork (a->tail, error);
+  g_autofree LycheeQuotable *chunks = NULL;
+  Asking asking = *a;
+  guint n_chunks;
+  gboolean ok;
+
+  asking.tail = tail;
+  asking.finder = NULL;
+  asking.n_evidence = 1; /* has attention noted */
+  ok = tail && cut_to_tokens (&asking, begin, part->places[2 * part->end - 1], error) &&
+       read_question (&asking, ids, NULL, error);
+  if (ok && !asking.finder) {
+    g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "There is no memory left to look for quotes: raise max-memory");
+    ok = FALSE;
+  }
+  ok = ok && lychee_worker_collect_weights (a->worker, error);
+  if (ok) {
+    chunks = list_quotable (tail, asking.finder, part->places[0], &n_chunks);
+    lychee_quotes_choose (chunks, n_chunks, is_cut (a->tail, part->begin, part->n_chunks),
+        is_cut (a->tail, part->end, part->n_chunks), n, a->answer->evidence);
+    for (guint i = 0; i < n_chunks; i++)
+      lychee_chunk_unref (chunks[i].chunk);
+  }
+  lychee_worker_set_weights (a->worker, NULL);
+  g_clear_pointer (&asking.finder, lychee_evidence_finder_free);
+  return ok;
 }
 
 /* The transcript's own words: of each of its parts the sentences that the question turns to. */
 static gboolean
 quote_answer (Asking *a, guint n_quotes, const GArray *ids, GError **error)
 {
-  guint n_chunks, first = 0, told = 0;
-  g_autofree guint *places = lychee_cache_list_chunks (a->tail, &n_chunks);
-  guint n_tokens = places[2 * n_chunks - 1] - places[0];
+  Part part = { 0 };
+  g_autofree guint *places = lychee_cache_list_chunks (a->tail, &part.n_chunks);
+  guint n_tokens = places[2 * part.n_chunks - 1] - places[0], told = 0;
   guint64 n_parts = CLAMP (((guint64) n_quotes + 1) / 2, 1, MAX (1, n_tokens / LEAST_PART));
 
+  part.places = places;
   a->answer->finish = LYCHEE_FINISH_STOP;
   tell_progress (a);
-  for (guint64 i = 0; i < n_parts; i++) {
-    guint begin = first, n = (guint) (n_quotes * (i + 1) / n_parts - told);
+  for (guint64 i = 0; i < n_parts && part.end < part.n_chunks; i++) {
+    guint n = (guint) (n_quotes * (i + 1) / n_parts - told);
 
-    while (first < n_chunks && places[2 * first] - places[0] < n_tokens * (i + 1) / n_parts)
-      first++;
-    first = find_part_end (a->tail, first, n_chunks);
-    if (first == begin) /* one chunk can be longer than a part */
+    part.begin = part.end;
+    while (
+        part.end < part.n_chunks && places[2 * part.end] - places[0] < n_tokens * (i + 1) / n_parts)
+      part.end++;
+    part.end = find_part_end (a->tail, part.end, part.n_chunks);
+    if (part.end == part.begin) /* one chunk can be longer than a part */
       continue;
-    if (!quote_part (a, ids, places[0], places[2 * begin], places[2 * first - 1], n, error))
+    if (!quote_part (a, &part, ids, n, error))
       return FALSE;
     if (told == 0)
       a->answer->seconds_to_first = (g_get_monotonic_time () - a->begun) / 1e6;
