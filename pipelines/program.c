@@ -512,6 +512,11 @@ int
 program_close (Program *program)
 {
   program_stop (program);
+  /* What does not arrive is not done. */
+  errno = 0;
+  if ((fflush (stdout) != 0 || ferror (stdout) != 0) && program->status == 0)
+    program_fail (program, "standard output: %s",
+        errno != 0 ? g_strerror (errno) : "it could not be written");
   gst_clear_object (&program->pipeline);
   g_clear_pointer (&program->loop, g_main_loop_unref);
   if (program->kept >= 0)
