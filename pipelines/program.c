@@ -67,8 +67,12 @@ take_files (Program *program, char **files)
 static gboolean
 take_question (Program *program, gboolean limited)
 {
+  if (program->quotes < -1)
+    return program_refuse (program, "--quotes must be 0 or more");
+  if (program->quotes == -1)
+    program->quotes = program->takes_quotes && program->prompt == NULL ? PROGRAM_QUOTES : 0;
   if (program->prompt == NULL)
-    program->prompt = g_strdup (program->default_prompt);
+    program->prompt = g_strdup (program->quotes > 0 ? PROGRAM_MINUTES : program->default_prompt);
   if (program->prompt != NULL &&
       (*program->prompt == '\0' || !g_utf8_validate (program->prompt, -1, NULL)))
     return program_refuse (program, "--prompt must be UTF-8 text and not empty");
@@ -86,12 +90,21 @@ program_parse (
   g_auto (GStrv) files = NULL;
   gboolean limited = program->max_tokens >= 0, only_version = FALSE;
   g_autofree char *question =
-      g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
+      program->takes_quotes
+          ? g_strdup_printf (
+                "Without --prompt it asks: %s\nand quotes; with --quotes 0 it asks: %s",
+                PROGRAM_MINUTES, program->default_prompt)
+          : g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
   g_autofree char *how_long =
       g_strdup_printf ("Longest answer, in tokens (%d; 0: as fits)", program->max_tokens);
   /* The prompt is taken as it is, like a file's name: it is UTF-8 in any locale. */
   const GOptionEntry asking[] = {
     { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &program->prompt, "What to ask", "TEXT" },
+    { NULL },
+  };
+  const GOptionEntry quoting[] = {
+    { "quotes", 'q', 0, G_OPTION_ARG_INT, &program->quotes,
+        "Quote so many sentences (16; to a question of your own, none)", "N" },
     { NULL },
   };
   const GOptionEntry limit[] = {
@@ -120,6 +133,7 @@ program_parse (
   if (program->console.line_end == NULL)
     program->console.line_end = "\n";
   program->kept = -1;
+  program->quotes = -1;
   g_mutex_init (&program->console.lock);
   g_option_context_set_summary (context, summary);
   if (options != NULL)
@@ -128,6 +142,8 @@ program_parse (
     g_option_context_set_description (context, question);
     g_option_context_add_main_entries (context, asking, NULL);
   }
+  if (program->takes_quotes)
+    g_option_context_add_main_entries (context, quoting, NULL);
   if (limited)
     g_option_context_add_main_entries (context, limit, NULL);
   if (program->takes_source)
@@ -449,8 +465,10 @@ program_print (Program *program, const char *without_file, const char *reader)
   fprintf (stderr,
       "gst-launch-1.0 -q %s ! %s \\\n"
       "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder %s max-tokens=%d ! fdsink\n\n",
-      named ? location : without_file, reader, program->prefill, prompt, program->max_tokens);
+      "    ! lycheedecoder %s %s=%d ! fdsink\n\n",
+      named ? location : without_file, reader, program->prefill, prompt,
+      program->quotes > 0 ? "quotes" : "max-tokens",
+      program->quotes > 0 ? program->quotes : program->max_tokens);
 }
 
 int
@@ -494,6 +512,11 @@ int
 program_close (Program *program)
 {
   program_stop (program);
+  /* What does not arrive is not done. */
+  errno = 0;
+  if ((fflush (stdout) != 0 || ferror (stdout) != 0) && program->status == 0)
+    program_fail (program, "standard output: %s",
+        errno != 0 ? g_strerror (errno) : "it could not be written");
   gst_clear_object (&program->pipeline);
   g_clear_pointer (&program->loop, g_main_loop_unref);
   if (program->kept >= 0)
