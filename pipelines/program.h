@@ -9,6 +9,10 @@
  * for what was said, it looks. */
 #define PROGRAM_PROMPT "What did the speakers talk about, and what did they decide?"
 
+/* How much what a model would say without the transcript counts against it (docs/benchmarks.md,
+ * "Summaries"). */
+#define PROGRAM_CONTRAST 0.5
+
 /* What the programs here do alike: their options, a pipeline over a transcript, what they say of
  * what goes wrong, Ctrl-C, and the status that they end with: 0, 1 for a failure, 2 for a wrong
  * command line, 130 when interrupted. */
@@ -30,6 +34,7 @@ typedef struct {
   /* The options */
   char *file; /* "-" is standard input */
   char *source, *prompt, *model, *prefill;
+  double contrast;
   gboolean verbose;
 
   Console console;
