@@ -22,5 +22,7 @@ struct _LycheeAnswer {
 
 /* That @chunk, which begins at @position, has a share of @weight. */
 LycheeEvidence *lychee_evidence_new (LycheeChunk *chunk, guint64 position, double weight);
+/* A copy of @quote, with its texts. (transfer full) */
+LycheeEvidence *lychee_evidence_new_quote (const LycheeEvidence *quote);
 
 G_END_DECLS

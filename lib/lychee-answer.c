@@ -39,11 +39,12 @@ lychee_finish_to_string (LycheeFinish finish)
   return nick;
 }
 
-/* LycheeEvidence: holds on to the chunk, whose text and speaker it shows. */
+/* LycheeEvidence: holds on to the chunk, whose text and speaker it shows, or has its own. */
 
 typedef struct {
   LycheeEvidence evidence;
-  LycheeChunk *chunk;
+  LycheeChunk *chunk; /* (nullable) */
+  char *speaker, *text;
 } Evidence;
 
 G_DEFINE_BOXED_TYPE (LycheeEvidence, lychee_evidence, lychee_evidence_ref, lychee_evidence_unref)
@@ -66,6 +67,19 @@ lychee_evidence_new (LycheeChunk *chunk, guint64 position, double weight)
   return &e->evidence;
 }
 
+LycheeEvidence *
+lychee_evidence_new_quote (const LycheeEvidence *quote)
+{
+  Evidence *e = g_atomic_rc_box_new0 (Evidence);
+
+  e->speaker = g_strdup (quote->speaker);
+  e->text = g_strdup (quote->text);
+  e->evidence = *quote;
+  e->evidence.speaker = e->speaker;
+  e->evidence.text = e->text;
+  return &e->evidence;
+}
+
 /**
  * lychee_evidence_ref:
  * @evidence: a piece of evidence
@@ -84,7 +98,11 @@ lychee_evidence_ref (LycheeEvidence *evidence)
 static void
 clear_evidence (gpointer data)
 {
-  lychee_chunk_unref (((Evidence *) data)->chunk);
+  Evidence *e = data;
+
+  g_clear_pointer (&e->chunk, lychee_chunk_unref);
+  g_free (e->speaker);
+  g_free (e->text);
 }
 
 /**

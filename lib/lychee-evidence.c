@@ -90,7 +90,7 @@ add_divergence (const float *sum, const float *base, guint n, double factor, dou
 }
 
 typedef struct {
-  double score;
+  double weight;
   guint chunk;
 } Found;
 
@@ -100,8 +100,8 @@ compare_found (gconstpointer a, gconstpointer b)
 {
   const Found *one = a, *other = b;
 
-  if (one->score != other->score)
-    return one->score > other->score ? -1 : 1;
+  if (one->weight != other->weight)
+    return one->weight > other->weight ? -1 : 1;
   return one->chunk < other->chunk ? -1 : one->chunk > other->chunk;
 }
 
@@ -131,33 +131,41 @@ sort_best (GArray *found, guint n)
   }
 }
 
-void
-lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidence)
+double *
+lychee_evidence_finder_get_weights (LycheeEvidenceFinder *f)
 {
   guint n_chunks = f->weights.n_bins;
-  g_autofree double *score = g_new0 (double, n_chunks);
-  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
-  double all = 0;
+  double *weight = g_new0 (double, n_chunks), all = 0;
 
   for (guint row = 0; row < f->n_rows; row++) {
     gsize at = (gsize) row * n_chunks;
     const float *base = f->sums[LYCHEE_EVIDENCE_NOTHING] + at;
 
-    add_divergence (f->sums[LYCHEE_EVIDENCE_QUESTION] + at, base, n_chunks, 1, score);
-    add_divergence (f->sums[LYCHEE_EVIDENCE_ANSWER] + at, base, n_chunks, ANSWER_FACTOR, score);
+    add_divergence (f->sums[LYCHEE_EVIDENCE_QUESTION] + at, base, n_chunks, 1, weight);
+    add_divergence (f->sums[LYCHEE_EVIDENCE_ANSWER] + at, base, n_chunks, ANSWER_FACTOR, weight);
   }
   for (guint i = 0; i < n_chunks; i++)
-    if (score[i] > 0) {
-      g_array_append_val (found, ((Found){ score[i], i }));
-      all += score[i];
-    }
+    all += MAX (weight[i], 0);
+  for (guint i = 0; i < n_chunks; i++)
+    weight[i] = weight[i] > 0 ? weight[i] / all : 0;
+  return weight;
+}
+
+void
+lychee_evidence_finder_get (LycheeEvidenceFinder *f, guint n, GPtrArray *evidence)
+{
+  g_autofree double *weight = lychee_evidence_finder_get_weights (f);
+  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
+
+  for (guint i = 0; i < f->weights.n_bins; i++)
+    if (weight[i] > 0)
+      g_array_append_val (found, ((Found){ weight[i], i }));
   sort_best (found, n);
   for (guint i = 0; i < MIN (n, found->len); i++) {
     const Found *next = &g_array_index (found, Found, i);
     g_autoptr (LycheeChunk) chunk = lychee_cache_get_chunk (f->cache, next->chunk, NULL);
 
-    g_ptr_array_add (
-        evidence, lychee_evidence_new (
-                      chunk, f->places[2 * next->chunk] - f->weights.first, next->score / all));
+    g_ptr_array_add (evidence,
+        lychee_evidence_new (chunk, f->places[2 * next->chunk] - f->weights.first, next->weight));
   }
 }

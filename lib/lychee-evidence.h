@@ -36,7 +36,10 @@ void lychee_evidence_finder_free (LycheeEvidenceFinder *finder);
 void lychee_evidence_finder_watch (
     LycheeEvidenceFinder *finder, LycheeWorker *worker, LycheeEvidenceSource source);
 
-/* After lychee_worker_collect_weights (): appends to @evidence, of LycheeEvidence, the @n best
+/* After lychee_worker_collect_weights (): the share of each chunk, 0 of those that the question
+ * turns to less than any does. (transfer full) */
+double *lychee_evidence_finder_get_weights (LycheeEvidenceFinder *finder);
+/* Likewise: appends to @evidence, of LycheeEvidence, the @n best
  * chunks, or fewer. */
 void lychee_evidence_finder_get (LycheeEvidenceFinder *finder, guint n, GPtrArray *evidence);
 

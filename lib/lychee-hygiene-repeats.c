@@ -44,6 +44,7 @@ struct _LycheeRolling {
   guint32 history;   /* the last ones, a bit each */
   gboolean known;    /* of the whole transcript */
   gboolean is_rolling;
+  gboolean stays_put; /* the cue before had all of the one before that, at its beginning */
 };
 
 static void
@@ -182,6 +183,15 @@ find_sliding (GArray *shown, GArray *words, gsize *bytes)
   return 0;
 }
 
+/* Whether a cue of @n words, the first @overlap of which are the last that were shown, is a new
+ * line that begins with what the one before ended with. Where lines have grown word by word, or
+ * stood still, they do not slide; unless most of what was shown is still there. */
+static gboolean
+begins_line (LycheeRolling *rolling, guint overlap, guint n)
+{
+  return rolling->stays_put && (overlap == n || overlap * 2 < rolling->shown->len);
+}
+
 static gsize
 length_of (GArray *words, guint n)
 {
@@ -227,6 +237,11 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
   if (overlap == 0 && follows) {
     overlap = find_sliding (rolling->shown, words, &bytes);
     sliding = overlap > 0;
+    if (sliding && begins_line (rolling, overlap, words->len)) {
+      overlap = 0;
+      sliding = FALSE;
+      bytes = 0;
+    }
   }
   adds = bytes < strlen (cue->text) && overlap > 0;
   flash = duration_of (cue->start, cue->end) <= FLASH ||
@@ -252,6 +267,7 @@ lychee_rolling_reduce (LycheeRolling *rolling, LycheeCue *cue, gboolean *changed
       rolling->n_pairs <= MAX_DOUBTFUL)
     *doubtful = bytes;
 
+  rolling->stays_put = follows && overlap > 0 && overlap == rolling->shown->len;
   g_array_unref (rolling->shown);
   rolling->shown = g_array_ref (words);
   rolling->end = MAX (follows ? rolling->end : 0,

@@ -30,6 +30,7 @@ struct _LycheeQuestion {
   char *language;
   guint evidence;
   double contrast;
+  guint quotes;
 };
 
 enum {
@@ -44,6 +45,7 @@ enum {
   PROP_LANGUAGE,
   PROP_EVIDENCE,
   PROP_CONTRAST,
+  PROP_QUOTES,
   N_PROPS
 };
 
@@ -107,6 +109,9 @@ lychee_question_set_property (GObject *object, guint id, const GValue *value, GP
   case PROP_CONTRAST:
     lychee_question_set_contrast (q, g_value_get_double (value));
     break;
+  case PROP_QUOTES:
+    lychee_question_set_quotes (q, g_value_get_uint (value));
+    break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
   }
@@ -147,6 +152,9 @@ lychee_question_get_property (GObject *object, guint id, GValue *value, GParamSp
     break;
   case PROP_CONTRAST:
     g_value_set_double (value, q->contrast);
+    break;
+  case PROP_QUOTES:
+    g_value_set_uint (value, q->quotes);
     break;
   default:
     G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
@@ -248,6 +256,20 @@ lychee_question_class_init (LycheeQuestionClass *klass)
   props[PROP_CONTRAST] = g_param_spec_double ("contrast", "Contrast",
       "How much what the model would say without the transcript counts against it; 0: nothing", 0,
       10, 0, flags);
+  /**
+   * LycheeQuestion:quotes:
+   *
+   * How many sentences of the transcript, word for word, are to be the answer; 0: none, the model
+   * writes it. They are those that the question's attention turns to most, found as evidence is, in
+   * the order in which they were said, a line each: time, speaker, words. For each two of them the
+   * transcript is cut in one part more, each of which is asked about by itself, so that they come
+   * from all of it. They are [property@Answer:evidence], too, in place of what evidence asks for;
+   * what says how the model writes does not matter to them. A small model whose own words are
+   * inventions still knows where to look.
+   */
+  props[PROP_QUOTES] = g_param_spec_uint ("quotes", "Quotes",
+      "Sentences of the transcript, word for word, that are the answer; 0: the model writes it", 0,
+      G_MAXUINT, 0, flags);
   g_object_class_install_properties (object, N_PROPS, props);
 
   /**
@@ -314,7 +336,8 @@ lychee_question_copy (LycheeQuestion *question)
   copy = g_object_new (LYCHEE_TYPE_QUESTION, "prompt", question->prompt, "system-prompt",
       question->system_prompt, "from", question->from, "to", question->to, "max-tokens",
       question->max_tokens, "sampler", sampler, "stop", question->stop, "language",
-      question->language, "evidence", question->evidence, "contrast", question->contrast, NULL);
+      question->language, "evidence", question->evidence, "contrast", question->contrast, "quotes",
+      question->quotes, NULL);
   lychee_question_set_tokens (copy, question->from_token, question->to_token);
   return copy;
 }
@@ -636,4 +659,37 @@ lychee_question_get_contrast (LycheeQuestion *question)
 {
   g_return_val_if_fail (LYCHEE_IS_QUESTION (question), 0);
   return question->contrast;
+}
+
+/**
+ * lychee_question_set_quotes:
+ * @question: a question
+ * @quotes: how many sentences of the transcript are the answer, or 0
+ *
+ * Sets [property@Question:quotes].
+ */
+void
+lychee_question_set_quotes (LycheeQuestion *question, guint quotes)
+{
+  g_return_if_fail (LYCHEE_IS_QUESTION (question));
+
+  if (question->quotes == quotes)
+    return;
+  question->quotes = quotes;
+  g_object_notify_by_pspec (G_OBJECT (question), props[PROP_QUOTES]);
+}
+
+/**
+ * lychee_question_get_quotes:
+ * @question: a question
+ *
+ * Gets how many sentences of the transcript are the answer.
+ *
+ * Returns: how many sentences of the transcript are the answer; 0: the model writes it
+ */
+guint
+lychee_question_get_quotes (LycheeQuestion *question)
+{
+  g_return_val_if_fail (LYCHEE_IS_QUESTION (question), 0);
+  return question->quotes;
 }

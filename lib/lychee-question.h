@@ -33,5 +33,7 @@ LYCHEE_API
 void lychee_question_set_contrast (LycheeQuestion *question, double contrast);
 LYCHEE_API
 double lychee_question_get_contrast (LycheeQuestion *question);
+LYCHEE_API void lychee_question_set_quotes (LycheeQuestion *question, guint quotes);
+LYCHEE_API guint lychee_question_get_quotes (LycheeQuestion *question);
 
 G_END_DECLS

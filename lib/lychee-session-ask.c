@@ -4,11 +4,15 @@
 #include "lychee-contrast.h"
 #include "lychee-evidence.h"
 #include "lychee-question-private.h"
+#include "lychee-quotes.h"
 #include "lychee-repeats.h"
 #include "lychee-session-private.h"
 
 #include <string.h>
 #include <unicode/uloc.h>
+
+#define LEAST_PART 96 /* tokens of a part of the transcript that is asked for quotes by itself, */
+#define MOST_LATE 24  /* which ends so many chunks later, if a sentence does then */
 
 /* Whether nothing was said: no chunk, or only white space. */
 static gboolean
@@ -179,6 +183,8 @@ tell_progress (Asking *a)
   so_far->seconds = (g_get_monotonic_time () - a->begun) / 1e6;
   if (a->finder && lychee_worker_collect_weights (a->worker, NULL))
     lychee_evidence_finder_get (a->finder, a->n_evidence, so_far->evidence);
+  for (guint i = 0; !a->finder && i < from->evidence->len; i++) /* quotes */
+    g_ptr_array_add (so_far->evidence, lychee_evidence_ref (from->evidence->pdata[i]));
   a->progress (so_far, a->speech.user_data);
 }
 
@@ -347,6 +353,23 @@ format_time (guint64 time)
       (guint) (seconds % 60));
 }
 
+/* Cuts the fork down to the transcript's tokens @begin .. @end - 1; @begin 0: from the first on. */
+static gboolean
+cut_to_tokens (Asking *a, guint begin, guint end, GError **error)
+{
+  if (end < lychee_cache_get_length (a->tail)) {
+    if (!lychee_session_cut (a->session, a->worker, a->tail, end, a->cancellable, error))
+      return FALSE;
+    if (lychee_cache_get_length (a->tail) != end) {
+      g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+          "There is no memory left to ask about a part of the transcript: raise max-memory");
+      return FALSE;
+    }
+  }
+  return begin == 0 ||
+         lychee_session_forget (a->session, a->worker, a->tail, begin, a->cancellable, error);
+}
+
 /* Cuts the fork down to what was said in the time, or the tokens, that is asked about. */
 static gboolean
 cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
@@ -382,17 +405,7 @@ cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
         "There is nothing to answer from: nothing was said from %s to %s", since, until);
     return FALSE;
   }
-  if (end < lychee_cache_get_length (a->tail)) {
-    if (!lychee_session_cut (a->session, a->worker, a->tail, end, a->cancellable, error))
-      return FALSE;
-    if (lychee_cache_get_length (a->tail) != end) {
-      g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
-          "There is no memory left to ask about a part of the transcript: raise max-memory");
-      return FALSE;
-    }
-  }
-  return begin <= first ||
-         lychee_session_forget (a->session, a->worker, a->tail, begin, a->cancellable, error);
+  return cut_to_tokens (a, begin <= first ? 0 : begin, end, error);
 }
 
 /* Whether the question fits behind what @tail holds. */
@@ -428,8 +441,8 @@ watch_nothing (Asking *a, const GArray *ids, guint n, GError **error)
                   LYCHEE_OUTPUT_NONE, NULL, a->cancellable, &local))
     return TRUE;
   if (g_error_matches (local, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY)) {
-    a->finder = NULL;
     lychee_worker_set_weights (a->worker, NULL);
+    g_clear_pointer (&a->finder, lychee_evidence_finder_free);
     return TRUE;
   }
   g_propagate_error (error, g_steal_pointer (&local));
@@ -449,35 +462,17 @@ begin_contrast (Asking *a, LycheeWorker *worker, const GArray *ids, double stren
   return a->contrast || drop_contrast (a, local, error);
 }
 
-/* Answers, over a fork of its own. */
+/* Reads the question, over the fork; what it looks at is noted if evidence is asked for. @logits:
+ * (out): what follows it, until the next pass. */
 static gboolean
-answer_question (Asking *a, LycheeQuestion *question, GError **error)
+read_question (Asking *a, const GArray *ids, const float **logits, GError **error)
 {
-  g_autofree char *prompt = write_prompt (question);
-  g_autoptr (LycheeEvidenceFinder) finder = NULL;
-  g_autoptr (LycheeWorker) bare = NULL;
-  g_autoptr (GArray) ids = NULL, nothing = NULL;
-  double strength = lychee_question_get_contrast (question);
-  guint n_evidence = lychee_question_get_evidence (question), n;
-  const float *logits = NULL;
-  guint64 left_out, forgotten;
+  g_autoptr (GArray) nothing = encode_prompt (a, LYCHEE_EVIDENCE_NOTHING_PROMPT);
+  guint n = count_own (ids, nothing);
   gboolean ok;
 
-  if (!cut_to_range (a, question, error))
-    return FALSE;
-  ids = encode_prompt (a, prompt);
-  if (!check_room (a->session, a->tail, ids, error))
-    return FALSE;
-  lychee_cache_get_lost (a->tail, &left_out, &forgotten);
-  a->answer->truncated = left_out > 0 || forgotten > 0;
-  a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
-  a->answer->prompt_tokens = ids->len;
-
-  nothing = encode_prompt (a, LYCHEE_EVIDENCE_NOTHING_PROMPT);
-  n = count_own (ids, nothing);
-  if (n_evidence > 0) {
-    a->finder = finder =
-        lychee_evidence_finder_new (a->tail, lychee_model_get_n_heads (a->session->model));
+  if (a->n_evidence > 0) {
+    a->finder = lychee_evidence_finder_new (a->tail, lychee_model_get_n_heads (a->session->model));
     if (!watch_nothing (a, nothing, count_own (nothing, ids), error))
       return FALSE;
     if (a->finder)
@@ -486,8 +481,20 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
   ok = lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data, n,
       LYCHEE_OUTPUT_NONE, NULL, a->cancellable, error);
   lychee_worker_pause_weights (a->worker, TRUE);
-  ok = ok && lychee_session_prefill (a->session, a->worker, a->tail, (const gint32 *) ids->data + n,
-                 ids->len - n, LYCHEE_OUTPUT_LAST, &logits, a->cancellable, error);
+  return ok && (!logits || lychee_session_prefill (a->session, a->worker, a->tail,
+                               (const gint32 *) ids->data + n, ids->len - n, LYCHEE_OUTPUT_LAST,
+                               logits, a->cancellable, error));
+}
+
+/* The model's own words. */
+static gboolean
+write_answer (Asking *a, LycheeQuestion *question, const GArray *ids, GError **error)
+{
+  double strength = lychee_question_get_contrast (question);
+  g_autoptr (LycheeWorker) bare = NULL;
+  const float *logits = NULL;
+  gboolean ok = read_question (a, ids, &logits, error);
+
   if (ok && a->finder)
     lychee_evidence_finder_watch (a->finder, a->worker, LYCHEE_EVIDENCE_ANSWER);
   if (ok && strength > 0)
@@ -498,8 +505,146 @@ answer_question (Asking *a, LycheeQuestion *question, GError **error)
     give_worker (a->session, g_steal_pointer (&bare));
   if (a->finder && (ok || !error || g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) &&
       lychee_worker_collect_weights (a->worker, NULL))
-    lychee_evidence_finder_get (finder, n_evidence, a->answer->evidence);
+    lychee_evidence_finder_get (a->finder, a->n_evidence, a->answer->evidence);
   return ok;
+}
+
+/* The chunks of @tail, with their weights. @begin: where positions count from. (transfer full) */
+static LycheeQuotable *
+list_quotable (LycheeCache *tail, LycheeEvidenceFinder *finder, guint begin, guint *n_chunks)
+{
+  g_autofree guint *places = lychee_cache_list_chunks (tail, n_chunks);
+  g_autofree double *weights = lychee_evidence_finder_get_weights (finder);
+  LycheeQuotable *chunks = g_new (LycheeQuotable, *n_chunks);
+
+  for (guint i = 0; i < *n_chunks; i++)
+    chunks[i] = (LycheeQuotable){ lychee_cache_get_chunk (tail, i, NULL), places[2 * i] - begin,
+      weights[i] };
+  return chunks;
+}
+
+/* All chunks of what is asked about, and which of them are asked about by themselves. */
+typedef struct {
+  const guint *places; /* [n_chunks][2]: where they begin and end */
+  guint n_chunks, begin, end;
+} Part;
+
+/* Whether a sentence goes on behind the chunk before @chunk. */
+static gboolean
+is_cut (LycheeCache *cache, guint chunk, guint n_chunks)
+{
+  g_autoptr (LycheeChunk) last = NULL;
+
+  if (chunk == 0 || chunk == n_chunks)
+    return FALSE;
+  last = lychee_cache_get_chunk (cache, chunk - 1, NULL);
+  return last->boundary < LYCHEE_BOUNDARY_SENTENCE || last->boundary == LYCHEE_BOUNDARY_DRIFT;
+}
+
+/* The end of a part that is to end before chunk @chunk, or where a sentence ends soon after. */
+static guint
+find_part_end (LycheeCache *cache, guint chunk, guint n_chunks)
+{
+  for (guint i = chunk; i <= MIN (chunk + MOST_LATE, n_chunks); i++)
+    if (!is_cut (cache, i, n_chunks))
+      return i;
+  return chunk;
+}
+
+/* Appends the @n sentences of @part that the question turns to. */
+static gboolean
+quote_part (Asking *a, const Part *part, const GArray *ids, guint n, GError **error)
+{
+  guint begin = part->begin > 0 ? part->places[2 * part->begin] : 0;
+  g_autoptr (LycheeCache) tail = lychee_cache_fork (a->tail, error);
+  g_autofree LycheeQuotable *chunks = NULL;
+  Asking asking = *a;
+  guint n_chunks;
+  gboolean ok;
+
+  asking.tail = tail;
+  asking.finder = NULL;
+  asking.n_evidence = 1; /* has attention noted */
+  ok = tail && cut_to_tokens (&asking, begin, part->places[2 * part->end - 1], error) &&
+       read_question (&asking, ids, NULL, error);
+  if (ok && !asking.finder) {
+    g_set_error_literal (error, LYCHEE_CACHE_ERROR, LYCHEE_CACHE_ERROR_NO_MEMORY,
+        "There is no memory left to look for quotes: raise max-memory");
+    ok = FALSE;
+  }
+  ok = ok && lychee_worker_collect_weights (a->worker, error);
+  if (ok) {
+    chunks = list_quotable (tail, asking.finder, part->places[0], &n_chunks);
+    lychee_quotes_choose (chunks, n_chunks, is_cut (a->tail, part->begin, part->n_chunks),
+        is_cut (a->tail, part->end, part->n_chunks), n, a->answer->evidence);
+    for (guint i = 0; i < n_chunks; i++)
+      lychee_chunk_unref (chunks[i].chunk);
+  }
+  lychee_worker_set_weights (a->worker, NULL);
+  g_clear_pointer (&asking.finder, lychee_evidence_finder_free);
+  return ok;
+}
+
+/* The transcript's own words: of each of its parts the sentences that the question turns to. */
+static gboolean
+quote_answer (Asking *a, guint n_quotes, const GArray *ids, GError **error)
+{
+  Part part = { 0 };
+  g_autofree guint *places = lychee_cache_list_chunks (a->tail, &part.n_chunks);
+  guint n_tokens = places[2 * part.n_chunks - 1] - places[0], told = 0;
+  guint64 n_parts = CLAMP (((guint64) n_quotes + 1) / 2, 1, MAX (1, n_tokens / LEAST_PART));
+
+  part.places = places;
+  a->answer->finish = LYCHEE_FINISH_STOP;
+  tell_progress (a);
+  for (guint64 i = 0; i < n_parts && part.end < part.n_chunks; i++) {
+    guint n = (guint) (n_quotes * (i + 1) / n_parts - told);
+
+    part.begin = part.end;
+    while (
+        part.end < part.n_chunks && places[2 * part.end] - places[0] < n_tokens * (i + 1) / n_parts)
+      part.end++;
+    part.end = find_part_end (a->tail, part.end, part.n_chunks);
+    if (part.end == part.begin) /* one chunk can be longer than a part */
+      continue;
+    if (!quote_part (a, &part, ids, n, error))
+      return FALSE;
+    if (told == 0)
+      a->answer->seconds_to_first = (g_get_monotonic_time () - a->begun) / 1e6;
+    for (; told < a->answer->evidence->len; told++) {
+      g_autofree char *line = lychee_quote_to_line (a->answer->evidence->pdata[told]);
+
+      g_string_append (a->speech.text, line);
+    }
+    if (!tell (&a->speech, TRUE)) {
+      a->answer->finish = LYCHEE_FINISH_CANCELLED;
+      return TRUE;
+    }
+    tell_progress (a);
+  }
+  return TRUE;
+}
+
+/* Answers, over a fork of its own. */
+static gboolean
+answer_question (Asking *a, LycheeQuestion *question, GError **error)
+{
+  g_autofree char *prompt = write_prompt (question);
+  guint n_quotes = lychee_question_get_quotes (question);
+  g_autoptr (GArray) ids = NULL;
+  guint64 left_out, forgotten;
+
+  if (!cut_to_range (a, question, error))
+    return FALSE;
+  ids = encode_prompt (a, prompt);
+  if (!check_room (a->session, a->tail, ids, error))
+    return FALSE;
+  lychee_cache_get_lost (a->tail, &left_out, &forgotten);
+  a->answer->truncated = left_out > 0 || forgotten > 0;
+  a->answer->transcript_tokens = lychee_session_count_transcript (a->tail);
+  a->answer->prompt_tokens = ids->len;
+  return n_quotes > 0 ? quote_answer (a, n_quotes, ids, error)
+                      : write_answer (a, question, ids, error);
 }
 
 LycheeAnswer *
@@ -542,6 +687,7 @@ lychee_session_answer (LycheeSession *session, LycheeQuestion *asked, LycheeText
   a.speech = (Speech){ g_string_new (NULL), 0, lychee_question_get_stop (asked), func, user_data };
   ok = answer_question (&a, asked, &local);
   lychee_worker_set_weights (a.worker, NULL);
+  g_clear_pointer (&a.finder, lychee_evidence_finder_free);
   lychee_session_collect_stats (session, a.worker);
   give_worker (session, a.worker);
 

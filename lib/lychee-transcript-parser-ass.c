@@ -76,6 +76,8 @@ read_dialogue (AssReader *self, const char *line)
       self->start < n - 1 ? read_time (fields[self->start]) : LYCHEE_TIME_NONE,
       self->end < n - 1 ? read_time (fields[self->end]) : LYCHEE_TIME_NONE);
   cue->markup = LYCHEE_CUE_MARKUP_ASS;
+  if (cue->start != LYCHEE_TIME_NONE && cue->end == LYCHEE_TIME_NONE)
+    self->reader.output->report->untimed++;
   lychee_transcript_order_add (self->reader.output->order, cue, self->reader.output->cues);
 }
 

@@ -164,6 +164,34 @@ lychee_charset_is_binary (const guint8 *data, gsize length)
   return n_controls * 25 > length && n_high * 5 > length && !lychee_charset_is_utf8 (&counts);
 }
 
+const char *
+lychee_charset_document (const guint8 *data, gsize length)
+{
+  static const struct {
+    const char *magic;
+    const char *document;
+  } documents[] = {
+    { "PK\x03\x04", "a zip file, such as a Word document (.docx)" },
+    { "PK\x05\x06", "an empty zip file" },
+    { "%PDF-", "a PDF document" },
+    { "{\\rtf", "a document in Rich Text Format (.rtf)" },
+    { "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office document (.doc)" },
+    { "\x1f\x8b\x08", "a compressed file (.gz)" },
+    { "\xfd"
+      "7zXZ",
+        "a compressed file (.xz)" },
+    { "7z\xbc\xaf", "a compressed file (.7z)" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (documents); i++) {
+    gsize n = strlen (documents[i].magic);
+
+    if (length >= n && memcmp (data, documents[i].magic, n) == 0)
+      return documents[i].document;
+  }
+  return NULL;
+}
+
 void
 lychee_charset_count (LycheeUtf8 *utf8, const guint8 *data, gsize length, LycheeUtf8Counts *counts)
 {

@@ -25,6 +25,8 @@ const char *lychee_charset_of_zeros (const guint8 *data, gsize length);
 /* Whether bytes without a byte order mark are no text in any encoding, as programs, sound, pictures
  * and compressed files are not. */
 gboolean lychee_charset_is_binary (const guint8 *data, gsize length);
+/* (nullable): what kind of document begins with these bytes, where it is none of plain text. */
+const char *lychee_charset_document (const guint8 *data, gsize length);
 
 /* Counts on over bytes in any pieces. */
 void lychee_charset_count (

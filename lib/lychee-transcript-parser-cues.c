@@ -28,6 +28,8 @@ typedef struct {
   gboolean open; /* a line of times has been */
   guint64 start;
   guint64 end;
+  char *speaker;     /* (nullable) that the cue's name tells */
+  gboolean preamble; /* what SubViewer says about itself */
   GString *text;
   gsize last_line;           /* where the last line of it begins */
   gboolean last_after_empty; /* and whether an empty line is before that */
@@ -68,10 +70,12 @@ give_text (CueReader *self, gsize length, guint flags)
       self->reader.output->report->empty++;
     return;
   }
-  cue = lychee_cue_new (self->text->str + start, length - start, NULL,
+  cue = lychee_cue_new (self->text->str + start, length - start, self->open ? self->speaker : NULL,
       self->open ? self->start : LYCHEE_TIME_NONE, self->open ? self->end : LYCHEE_TIME_NONE);
   cue->markup = self->webvtt ? LYCHEE_CUE_MARKUP_WEBVTT : LYCHEE_CUE_MARKUP_SUBRIP;
   cue->flags = flags;
+  if (cue->start != LYCHEE_TIME_NONE && cue->end == LYCHEE_TIME_NONE)
+    self->reader.output->report->untimed++;
   lychee_transcript_order_add (self->reader.output->order, cue, self->reader.output->cues);
 }
 
@@ -84,6 +88,7 @@ close_cue (CueReader *self)
   self->last_after_empty = TRUE;
   self->after_empty = FALSE;
   self->open = FALSE;
+  g_clear_pointer (&self->speaker, g_free);
 }
 
 static void
@@ -94,6 +99,9 @@ append_line (CueReader *self, const char *line)
   self->last_after_empty = self->after_empty || self->text->len == 0;
   self->last_line = self->text->len;
   g_string_append (self->text, line);
+  if (!self->webvtt) /* SubViewer's */
+    for (char *at = self->text->str + self->last_line; (at = strstr (at, "[br]")) != NULL;)
+      g_string_overwrite_len (self->text, at - self->text->str, "  \n ", 4);
   while (self->text->len > self->last_line &&
          strchr (" \t", self->text->str[self->text->len - 1]) != NULL)
     g_string_truncate (self->text, self->text->len - 1);
@@ -125,9 +133,25 @@ is_name (CueReader *self, const char *line, gboolean all)
   return self->n_cues == 0 || strpbrk (line, "0123456789_/#") != NULL;
 }
 
-/* Whether the last line of the text is the number or name of the cue whose times come next. */
+/* Reads "12 "Ann Lee" (3456)", which is how Webex names cues. */
 static gboolean
-last_line_is_name (CueReader *self)
+read_voice (const char *line, guint64 *number, char **speaker)
+{
+  gsize n = strspn (line, "0123456789");
+  const char *open = line + n + 1, *close = strrchr (line, '"');
+
+  if (n == 0 || line[n] != ' ' || *open != '"' || close == open ||
+      !lychee_transcript_is_number (line, n, number) ||
+      (close[1] != '\0' && !(close[1] == ' ' && close[2] == '(' && strchr (close, ')') != NULL)))
+    return FALSE;
+  *speaker = close > open + 1 ? g_strndup (open + 1, close - open - 1) : NULL;
+  return TRUE;
+}
+
+/* Whether the last line of the text is the number or name of the cue whose times come next.
+ * @speaker: (out) (nullable): who speaks then, where it tells. */
+static gboolean
+last_line_is_name (CueReader *self, char **speaker)
 {
   const char *line = self->text->str + self->last_line;
   gboolean adjacent = !self->after_empty;
@@ -146,6 +170,11 @@ last_line_is_name (CueReader *self)
     }
     return FALSE;
   }
+  if (adjacent && self->webvtt && read_voice (line, &number, speaker)) {
+    self->number = number;
+    self->has_number = TRUE;
+    return TRUE;
+  }
   if (!self->webvtt || !adjacent || !self->last_after_empty ||
       !is_name (self, line, self->last_line == 0 && self->open))
     return FALSE;
@@ -153,16 +182,34 @@ last_line_is_name (CueReader *self)
   return TRUE;
 }
 
+/* Takes the lines out that begin with a name in brackets. */
+static void
+drop_preamble (CueReader *self)
+{
+  g_auto (GStrv) lines = g_strsplit (self->text->str, "\n", -1);
+
+  g_string_truncate (self->text, 0);
+  self->last_line = 0;
+  for (guint i = 0; lines[i] != NULL; i++)
+    if (*lines[i] != '[' && *lines[i] != '\0')
+      append_line (self, lines[i]);
+}
+
 static void
 begin_cue (CueReader *self, guint64 start, guint64 end, const char *rest)
 {
   gboolean first = self->new_header;
   guint64 before = self->number;
-  gboolean named = last_line_is_name (self);
+  g_autofree char *speaker = NULL;
+  gboolean named = last_line_is_name (self, &speaker);
+
+  if (self->preamble && self->n_cues == 0)
+    drop_preamble (self);
 
   if (named)
     g_string_truncate (self->text, self->last_line);
   close_cue (self);
+  self->speaker = g_steal_pointer (&speaker);
 
   if (named && self->number == 1 && before != 1) {
     first |= self->had_first;
@@ -223,6 +270,7 @@ cue_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length)
     begin_cue (self, start, end, rest);
     return;
   }
+  self->preamble |= self->n_cues == 0 && g_str_has_prefix (line, "[INFORMATION]");
   if (self->state == STATE_HEADER && !self->has_header) {
     if (blank)
       return;
@@ -297,6 +345,7 @@ cue_reader_free (LycheeTranscriptReader *reader)
   CueReader *self = (CueReader *) reader;
 
   g_string_free (self->text, TRUE);
+  g_free (self->speaker);
   g_free (self);
 }
 

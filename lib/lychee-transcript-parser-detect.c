@@ -87,6 +87,8 @@ lychee_transcript_format_of_line (const char *line)
 
   if (g_ascii_strncasecmp (line, "WEBVTT", 6) == 0 && !g_ascii_isalnum (line[6]))
     return LYCHEE_TRANSCRIPT_FORMAT_WEBVTT;
+  if (g_ascii_strncasecmp (line, "Scenarist_SCC V", 15) == 0)
+    return LYCHEE_TRANSCRIPT_FORMAT_SCC;
   for (guint i = 0; i < G_N_ELEMENTS (ass); i++)
     if (g_ascii_strncasecmp (line, ass[i], strlen (ass[i])) == 0)
       return LYCHEE_TRANSCRIPT_FORMAT_ASS;
@@ -99,8 +101,15 @@ lychee_transcript_format_of_line (const char *line)
 static gboolean
 may_be_preamble (const char *line)
 {
+  /* What SubViewer says about itself. */
+  static const char *const names[] = { "[INFORMATION]", "[TITLE]", "[AUTHOR]", "[SOURCE]", "[PRG]",
+    "[FILEPATH]", "[DELAY]", "[CD TRACK]", "[COMMENT]", "[END INFORMATION]", "[SUBTITLE]",
+    "[COLF]" };
   guint64 number;
 
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (g_str_has_prefix (line, names[i]))
+      return TRUE;
   return lychee_transcript_is_number (line, strlen (line), &number) || *line == ';' ||
          g_str_has_prefix (line, "!:") || g_str_has_prefix (line, "Format:") ||
          g_str_has_prefix (line, "Title:");
@@ -269,6 +278,13 @@ lychee_transcript_detect (const char *text, gsize length, gboolean at_end)
     return LYCHEE_TRANSCRIPT_FORMAT_AUTO;
   if (json != NULL && (*json == '{' || *json == '[')) {
     LycheeTranscriptFormat format = detect_json (json, end, at_end);
+
+    if (format != LYCHEE_TRANSCRIPT_FORMAT_TEXT)
+      return format;
+  }
+  for (guint i = 0; i < 2; i++) {
+    LycheeTranscriptFormat format = i == 0 ? lychee_transcript_detect_lines (at, end - at, at_end)
+                                           : lychee_transcript_detect_table (at, end - at, at_end);
 
     if (format != LYCHEE_TRANSCRIPT_FORMAT_TEXT)
       return format;

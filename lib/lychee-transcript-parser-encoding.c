@@ -47,6 +47,7 @@ struct _LycheeTranscriptDecoder {
   GByteArray *head;     /* the beginning, until it is long enough to judge; then NULL */
   gsize next_judgement; /* at so many bytes of it */
   gboolean binary;
+  const char *document;
 };
 
 LycheeTranscriptDecoder *
@@ -92,6 +93,7 @@ lychee_transcript_decoder_report (LycheeTranscriptDecoder *decoder, LycheeTransc
                                                    : NULL;
   report->guessed = decoder->guessed;
   report->binary = decoder->binary;
+  report->document = decoder->document;
 }
 
 /* Appends valid UTF-8 without what is no text: control characters, byte order marks. A page's end
@@ -329,7 +331,10 @@ judge_head (LycheeTranscriptDecoder *decoder, const guint8 *data, gsize length)
   if (decoder->head == NULL)
     return;
   g_byte_array_append (decoder->head, data, MIN (length, HEAD_LENGTH - decoder->head->len));
-  if (decoder->head->len >= decoder->next_judgement) {
+  decoder->document = lychee_charset_document (decoder->head->data, decoder->head->len);
+  if (decoder->document != NULL) {
+    decoder->binary = TRUE;
+  } else if (decoder->head->len >= decoder->next_judgement) {
     decoder->binary = lychee_charset_is_binary (decoder->head->data, decoder->head->len);
     decoder->next_judgement = MAX (decoder->head->len * 2, FIRST_JUDGEMENT);
     decoder->next_judgement = MIN (decoder->next_judgement, HEAD_LENGTH);

@@ -172,10 +172,8 @@ lychee_transcript_order_add (LycheeTranscriptOrder *order, LycheeCue *cue, GPtrA
     order->report->untimed++;
   } else {
     cue->start += order->offset;
-    if (cue->end != LYCHEE_TIME_NONE)
+    if (cue->end != LYCHEE_TIME_NONE) /* there are formats without */
       cue->end += order->offset;
-    else
-      order->report->untimed++;
   }
   order->previous_end =
       cue->end != LYCHEE_TIME_NONE && cue->end > cue->start ? cue->end : cue->start;

@@ -6,13 +6,15 @@
 #include <string.h>
 
 /* Plain text: each line a cue. What is laid out around the words is told from them: a time before
- * them, on a line of its own or behind the name of who speaks, and the numbers of lines and pages
- * of a record of proceedings. */
+ * them, on a line of its own, behind or below the name of who speaks; who writes to whom in a chat;
+ * and the numbers of lines and pages of a record of proceedings. */
 
 /* A long line, such as a whole speech, is handed out in pieces as they come. */
 #define PIECE_LENGTH (16 * 1024)
 /* Lines that must be numbered, one after the other from 1 on, before that is a margin. */
 #define MARGIN_LINES 6
+/* Bytes of who writes to whom. */
+#define MAX_SENDER 160
 
 typedef struct {
   LycheeTranscriptReader reader;
@@ -24,7 +26,12 @@ typedef struct {
   char *header;        /* (nullable) a line of a time, with or without a name, as it is */
   guint64 header_time; /* which is that of the next line */
   char *header_label;  /* (nullable) and what that begins with */
+  char *sender;        /* (nullable) of a chat: who writes, until the next time */
   gboolean is_name;    /* it may also be speech: a word or two, below or behind a time */
+
+  char *above; /* (nullable) a line that may be the name of who speaks, if a time comes next */
+  gboolean has_short_times; /* lines begin with minutes and seconds, and who speaks */
+  guint64 short_time;       /* the last of them */
 
   gboolean has_margin; /* lines have numbers */
   guint64 margin;      /* of the last one that has */
@@ -127,7 +134,7 @@ give_text (TextReader *self, const char *text, gsize length, guint64 time)
   while (length > 0) {
     gsize piece =
         length > PIECE_LENGTH ? lychee_transcript_cut (text, length, PIECE_LENGTH) : length;
-    LycheeCue *cue = lychee_cue_new (text, piece, NULL, time, LYCHEE_TIME_NONE);
+    LycheeCue *cue = lychee_cue_new (text, piece, self->sender, time, LYCHEE_TIME_NONE);
 
     if (piece < length)
       cue->flags |= LYCHEE_CUE_CONTINUES;
@@ -184,16 +191,117 @@ read_name (const char *text)
              : NULL;
 }
 
+/* (transfer full) (nullable): "Bob" of "Bob(Direct Message)"; NULL for all. */
+static char *
+read_recipient (const char *text)
+{
+  static const char *const marks[] = { "(direct message)", "(privately)" };
+  char *name = g_strstrip (g_strdup (text));
+  gsize length = strlen (name);
+
+  for (guint i = 0; i < G_N_ELEMENTS (marks); i++) {
+    gsize n = strlen (marks[i]);
+
+    if (length > n && g_ascii_strcasecmp (name + length - n, marks[i]) == 0) {
+      name[length - n] = '\0';
+      return g_strchomp (name);
+    }
+  }
+  if (g_ascii_strncasecmp (name, "everyone", 8) == 0)
+    g_clear_pointer (&name, g_free);
+  return name;
+}
+
+/* Reads who writes, behind a time, as chats are saved: "From Ann to Everyone:", "From  Ann : ", and
+ * "Ann:" between tabs. (transfer full) (nullable): the name; @recipient: (nullable): the one who
+ * alone is to read it; @text: moves on. */
+static char *
+read_sender (const char **text, gboolean after_tab, char **recipient)
+{
+  const char *colon = *text, *to = NULL;
+  gboolean from = g_str_has_prefix (*text, "From ");
+  g_autofree char *name = NULL;
+
+  do
+    colon += strcspn (colon, ":") + 1;
+  while (colon[-1] == ':' && strchr ("\t ", *colon) == NULL);
+  colon--;
+  if (*colon != ':' || colon == *text || colon - *text > MAX_SENDER)
+    return NULL;
+  name = g_strndup (*text, colon - *text);
+  if (from) {
+    for (const char *at = name; (at = strstr (at, " to ")) != NULL; at++)
+      to = at;
+    /* "From here on: ..." */
+    if (to == NULL && !after_tab && colon[-1] != ' ' && colon[1] != '\t')
+      return NULL;
+    if (to != NULL) {
+      *recipient = read_recipient (to + 4);
+      name[to - name] = '\0';
+    }
+    memmove (name, name + 5, strlen (name + 5) + 1);
+  } else if (!after_tab || colon[1] != '\t' || strchr (name, '\t') != NULL) {
+    return NULL;
+  }
+  g_strstrip (name);
+  if (*name == '\0') {
+    g_clear_pointer (recipient, g_free);
+    return NULL;
+  }
+  *text = skip_spaces (colon + 1);
+  return g_steal_pointer (&name);
+}
+
+/* "0:05 Ann Lee: ...": minutes and seconds could also be a time of day, in minutes of a meeting or
+ * an agenda; so the first such line must begin with no hour, and none goes back. */
+static guint64
+take_short_time (TextReader *self, const char **line)
+{
+  const char *at = *line;
+  guint64 time = take_time (&at, TRUE);
+  g_autoptr (GArray) labels = NULL;
+
+  if (time == LYCHEE_TIME_NONE || *at == '\0' ||
+      !(self->has_short_times ? time >= self->short_time : time < G_GUINT64_CONSTANT (60000000000)))
+    return LYCHEE_TIME_NONE;
+  labels = lychee_hygiene_find_labels (at, TRUE);
+  if (labels->len == 0 || g_array_index (labels, LycheeLabel, 0).start != 0 ||
+      g_array_index (labels, LycheeLabel, 0).name == NULL)
+    return LYCHEE_TIME_NONE;
+  self->has_short_times = TRUE;
+  self->short_time = time;
+  *line = at;
+  return time;
+}
+
+static void
+give_message (TextReader *self, const char *line, const char *text, guint64 time, char *speaker,
+    const char *recipient)
+{
+  g_autofree char *message =
+      recipient != NULL ? g_strdup_printf ("(to %s) %s", recipient, text) : g_strdup (text);
+
+  give_header (self);
+  g_free (self->sender);
+  self->sender = speaker;
+  if (*text != '\0')
+    give_text (self, message, strlen (message), time);
+  else /* It is below. */
+    set_header (self, line, time, recipient != NULL ? g_steal_pointer (&message) : NULL, FALSE);
+}
+
 static void
 give_line (TextReader *self, const char *line, gsize length)
 {
-  g_autofree char *label = NULL, *labelled = NULL;
+  g_autofree char *label = NULL, *labelled = NULL, *speaker = NULL, *recipient = NULL;
   const char *text = skip_spaces (line), *end = text;
   guint64 time = take_time (&end, TRUE), header_time = LYCHEE_TIME_NONE;
 
   if (*end != '\0') { /* it is not alone */
     end = text;
     time = take_time (&end, FALSE);
+    if (time == LYCHEE_TIME_NONE)
+      time = take_short_time (self, &end);
   }
   if (time != LYCHEE_TIME_NONE)
     text = end;
@@ -204,9 +312,19 @@ give_line (TextReader *self, const char *line, gsize length)
     if (label != NULL)
       time = header_time;
     set_header (self, line, time, g_steal_pointer (&label), FALSE);
+    g_clear_pointer (&self->sender, g_free);
     return;
   }
-  if (time != LYCHEE_TIME_NONE || (self->header != NULL && self->header_label == NULL))
+  if (time != LYCHEE_TIME_NONE)
+    speaker = read_sender (&text, text[-1] == '\t', &recipient);
+  if (speaker != NULL) {
+    give_message (self, line, text, time, g_steal_pointer (&speaker), recipient);
+    return;
+  }
+  if (time != LYCHEE_TIME_NONE)
+    g_clear_pointer (&self->sender, g_free);
+  if (time != LYCHEE_TIME_NONE ||
+      (self->header != NULL && self->header_label == NULL && self->sender == NULL))
     label = read_name (text);
   if (self->header != NULL && time == LYCHEE_TIME_NONE) {
     time = self->header_time;
@@ -219,6 +337,47 @@ give_line (TextReader *self, const char *line, gsize length)
     set_header (self, text, time, g_steal_pointer (&label), TRUE);
   else
     give_text (self, text, strlen (text), time);
+}
+
+static void
+give_above (TextReader *self)
+{
+  g_autofree char *line = g_steal_pointer (&self->above);
+
+  if (line != NULL)
+    give_line (self, line, strlen (line));
+}
+
+/* A name at the beginning of a paragraph waits for a time below it. Whether @line waits. */
+static gboolean
+take_above (TextReader *self, const char *line, gsize length)
+{
+  g_autofree char *name = NULL;
+  const char *at = skip_spaces (line);
+  guint64 time;
+
+  if (self->above != NULL) {
+    time = take_time (&at, TRUE);
+    name = time != LYCHEE_TIME_NONE && *at == '\0' ? read_name (skip_spaces (self->above)) : NULL;
+    if (name != NULL) {
+      g_autofree char *both = g_strconcat (self->above, "\n", line, NULL);
+
+      g_clear_pointer (&self->above, g_free);
+      give_header (self);
+      set_header (self, both, time, g_steal_pointer (&name), FALSE);
+      return TRUE;
+    }
+    give_above (self);
+    return FALSE;
+  }
+  if ((self->began && !self->paragraph) || self->header != NULL ||
+      take_time (&at, TRUE) != LYCHEE_TIME_NONE)
+    return FALSE;
+  name = read_name (at);
+  if (name == NULL)
+    return FALSE;
+  self->above = g_strndup (line, length);
+  return TRUE;
 }
 
 static void
@@ -239,6 +398,8 @@ shows_other (const char *line)
   guint64 end = LYCHEE_TIME_NONE;
   const char *rest;
 
+  if (lychee_transcript_is_table_head (line))
+    return LYCHEE_TRANSCRIPT_FORMAT_CSV;
   switch (format) {
   case LYCHEE_TRANSCRIPT_FORMAT_SUBRIP:
     lychee_transcript_parse_times (line, &start, &end, &rest);
@@ -267,9 +428,12 @@ take_line (TextReader *self, const char *line, gsize length)
   guint64 number;
 
   if (lychee_transcript_is_blank (line, length)) {
+    give_above (self);
     if (self->is_name)
       give_header (self);
     self->paragraph = TRUE;
+  } else if (take_above (self, line, length)) {
+    return;
   } else if (self->may_be_other && lychee_transcript_is_number (line, length, &number)) {
     self->held = g_strndup (line, length);
   } else {
@@ -369,6 +533,7 @@ text_reader_push (LycheeTranscriptReader *reader, const char *line, gsize length
       if (reader->becomes != LYCHEE_TRANSCRIPT_FORMAT_SUBRIP)
         give_held (self);
       give_numbered (self);
+      give_above (self);
       give_header (self);
       return;
     }
@@ -385,6 +550,7 @@ text_reader_finish (LycheeTranscriptReader *reader)
 
   give_numbered (self);
   give_held (self);
+  give_above (self);
   give_header (self);
 }
 
@@ -395,6 +561,7 @@ text_reader_release (LycheeTranscriptReader *reader)
   TextReader *self = (TextReader *) reader;
 
   give_numbered (self);
+  give_above (self);
   if (self->is_name)
     give_header (self);
 }
@@ -405,6 +572,8 @@ text_reader_free (LycheeTranscriptReader *reader)
   TextReader *self = (TextReader *) reader;
 
   g_free (self->held);
+  g_free (self->above);
+  g_free (self->sender);
   clear_header (self);
   g_ptr_array_unref (self->numbered);
   g_free (self);

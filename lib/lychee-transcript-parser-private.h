@@ -102,11 +102,21 @@ LycheeTranscriptReader *lychee_transcript_reader_new_text (
 LycheeTranscriptReader *lychee_transcript_reader_new_ass (LycheeTranscriptOutput *output);
 LycheeTranscriptReader *lychee_transcript_reader_new_json (LycheeTranscriptOutput *output);
 LycheeTranscriptReader *lychee_transcript_reader_new_xml (LycheeTranscriptOutput *output);
+LycheeTranscriptReader *lychee_transcript_reader_new_table (LycheeTranscriptOutput *output);
+LycheeTranscriptReader *lychee_transcript_reader_new_lines (LycheeTranscriptOutput *output);
+LycheeTranscriptReader *lychee_transcript_reader_new_scc (LycheeTranscriptOutput *output);
 
 /* What one line shows a text to be; AUTO where it shows nothing. */
 LycheeTranscriptFormat lychee_transcript_format_of_line (const char *line);
 /* AUTO where more text is needed; never so with @at_end. */
 LycheeTranscriptFormat lychee_transcript_detect (const char *text, gsize length, gboolean at_end);
+/* Likewise: whether it is one of these, else TEXT. */
+LycheeTranscriptFormat lychee_transcript_detect_table (
+    const char *text, gsize length, gboolean at_end);
+LycheeTranscriptFormat lychee_transcript_detect_lines (
+    const char *text, gsize length, gboolean at_end);
+/* Whether @line has the titles of a table of what is said when, so many that it is nothing else. */
+gboolean lychee_transcript_is_table_head (const char *line);
 
 /* The longest text of one cue; what is longer goes on in further cues with the same times. */
 #define LYCHEE_CUE_MAX_LENGTH (2 * 1024 * 1024)

@@ -94,7 +94,10 @@ G_DEFINE_ENUM_TYPE (LycheeTranscriptFormat, lychee_transcript_format,
     { LYCHEE_TRANSCRIPT_FORMAT_ASS, "ASS and SSA", "ass" },
     { LYCHEE_TRANSCRIPT_FORMAT_JSON, "JSON, of several kinds", "json" },
     { LYCHEE_TRANSCRIPT_FORMAT_TEXT, "Plain text", "text" },
-    { LYCHEE_TRANSCRIPT_FORMAT_XML, "TTML, YouTube's timed text and SAMI", "xml" })
+    { LYCHEE_TRANSCRIPT_FORMAT_XML, "TTML, YouTube's timed text and SAMI", "xml" },
+    { LYCHEE_TRANSCRIPT_FORMAT_CSV, "CSV, TSV: a table with titles", "csv" },
+    { LYCHEE_TRANSCRIPT_FORMAT_LINES, "MicroDVD, MPL2, LRC", "lines" },
+    { LYCHEE_TRANSCRIPT_FORMAT_SCC, "Scenarist's closed captions (SCC)", "scc" })
 
 static void
 begin (LycheeTranscriptParser *self)
@@ -249,6 +252,15 @@ start_reader (LycheeTranscriptParser *self, LycheeTranscriptFormat format)
     break;
   case LYCHEE_TRANSCRIPT_FORMAT_XML:
     self->reader = lychee_transcript_reader_new_xml (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_CSV:
+    self->reader = lychee_transcript_reader_new_table (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_LINES:
+    self->reader = lychee_transcript_reader_new_lines (&self->output);
+    break;
+  case LYCHEE_TRANSCRIPT_FORMAT_SCC:
+    self->reader = lychee_transcript_reader_new_scc (&self->output);
     break;
   default:
     self->reader = lychee_transcript_reader_new_text (&self->output, detected);

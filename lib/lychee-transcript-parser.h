@@ -14,6 +14,10 @@ G_BEGIN_DECLS
  * @LYCHEE_TRANSCRIPT_FORMAT_JSON: what speech recognisers write: segments, or words with times
  * @LYCHEE_TRANSCRIPT_FORMAT_TEXT: plain text, a cue a line
  * @LYCHEE_TRANSCRIPT_FORMAT_XML: TTML, other subtitles in XML, SAMI
+ * @LYCHEE_TRANSCRIPT_FORMAT_CSV: a table with commas, semicolons or tabs, whose titles name text,
+ *   times, speakers
+ * @LYCHEE_TRANSCRIPT_FORMAT_LINES: subtitles of a line each: MicroDVD, MPL2, LRC
+ * @LYCHEE_TRANSCRIPT_FORMAT_SCC: Scenarist's closed captions
  *
  * How a transcript is written down.
  */
@@ -25,6 +29,9 @@ typedef enum {
   LYCHEE_TRANSCRIPT_FORMAT_JSON,
   LYCHEE_TRANSCRIPT_FORMAT_TEXT,
   LYCHEE_TRANSCRIPT_FORMAT_XML,
+  LYCHEE_TRANSCRIPT_FORMAT_CSV,
+  LYCHEE_TRANSCRIPT_FORMAT_LINES,
+  LYCHEE_TRANSCRIPT_FORMAT_SCC,
 } LycheeTranscriptFormat;
 
 #define LYCHEE_TYPE_TRANSCRIPT_FORMAT (lychee_transcript_format_get_type ())
@@ -105,6 +112,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (LycheeCue, lychee_cue_free)
  * @encoding: (nullable): the encoding that was settled on, static; NULL where all was ASCII so far
  * @guessed: @encoding is a guess from the bytes
  * @binary: the beginning is no text, whatever the encoding: a program, sound, a compressed file
+ * @document: (nullable): what kind of file that is, where it may have a transcript inside, static
  * @fault: (nullable): what is wrong where the syntax of the format, JSON, is broken first, static
  * @fault_line: the line of that place, from 1
  * @fault_column: its character in the line, from 1
@@ -124,6 +132,7 @@ typedef struct {
   const char *encoding;
   gboolean guessed;
   gboolean binary;
+  const char *document;
   const char *fault;
   guint64 fault_line;
   guint64 fault_column;

@@ -41,6 +41,14 @@ console_say (Console *console, const char *kind, const char *format, ...)
   va_end (arguments);
 }
 
+gboolean
+console_is_screen (int fd)
+{
+  const char *kind = g_getenv ("TERM");
+
+  return isatty (fd) && kind != NULL && *kind != '\0' && !g_str_equal (kind, "dumb");
+}
+
 void
 console_note_answer (Console *console, GstBuffer *buffer)
 {

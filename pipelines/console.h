@@ -24,6 +24,8 @@ void console_say_args (Console *console, const char *kind, const char *format, v
     G_GNUC_PRINTF (3, 0);
 /* Ends an unfinished line, so that what comes next starts its own. Call with the lock held. */
 void console_close_line (Console *console);
+/* Whether @fd is a terminal that can move its cursor: TERM=dumb says that it cannot. */
+gboolean console_is_screen (int fd);
 /* Notes a buffer of the answer. Call with the lock held. */
 void console_note_answer (Console *console, GstBuffer *buffer);
 /* When all is said: standard output ends in a newline whatever the model said. FALSE: it could not

@@ -40,6 +40,11 @@ add_chunk (Chapters *self, const LycheeChunk *chunk)
 
   if (chunk->pts == LYCHEE_TIME_NONE)
     return;
+  /* One that begins when the one before does would leave that no time. */
+  if (!self->open && self->chapters->len > 0) {
+    chapter = g_ptr_array_index (self->chapters, self->chapters->len - 1);
+    self->open = chunk->pts < chapter->start + GST_MSECOND;
+  }
   if (!self->open) {
     chapter = g_new0 (Chapter, 1);
     chapter->start = chunk->pts;
@@ -154,7 +159,8 @@ print_chapters (Chapters *self)
                              ? ((Chapter *) g_ptr_array_index (self->chapters, i + 1))->start
                              : chapter->end;
     g_autofree char *from = program_format_time (chapter->start, TRUE);
-    g_autofree char *to = program_format_time (MAX (until, chapter->start), TRUE);
+    /* A cue without a length is none. */
+    g_autofree char *to = program_format_time (MAX (until, chapter->start + GST_MSECOND), TRUE);
 
     g_auto (GStrv) parts =
         g_strsplit (chapter->title != NULL ? chapter->title : chapter->words, "&", -1);

@@ -27,6 +27,7 @@ typedef struct {
   GstElement *decoder;
   double speed;      /* 0: as fast as it is read */
   gboolean terminal; /* both standard input and output are one */
+  gboolean screen;   /* and it can move its cursor */
   FILE *notes;       /* where all goes that is not about a question */
   GDataInputStream *input;
   GCancellable *reading;
@@ -60,11 +61,11 @@ static void G_GNUC_PRINTF (3, 0)
   g_autofree char *text = g_strdup_vprintf (format, arguments);
   struct winsize size;
 
-  if (self->terminal && ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row >= 4)
+  if (self->screen && ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row >= 4)
     printf ("\0337\033[%u;1H\n%s\0338", size.ws_row - 1u, text);
   else
     fprintf (where, "%s\n", text);
-  fflush (self->terminal ? stdout : where);
+  fflush (self->screen ? stdout : where);
 }
 
 /* With the lock: a line about a question. */
@@ -101,7 +102,7 @@ begin_screen (Chat *self)
 {
   struct winsize size;
 
-  if (!self->terminal || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
+  if (!self->screen || ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
     return;
   /* All rows but the last scroll; the cursor stays in the last one. */
   printf ("\033[1;%ur\033[%u;1H> ", size.ws_row - 1u, size.ws_row);
@@ -114,7 +115,7 @@ static void
 end_screen (Chat *self)
 {
   self->program.console.print = NULL;
-  if (self->terminal)
+  if (self->screen)
     printf ("\033[r\033[999;1H\n");
 }
 
@@ -159,7 +160,7 @@ on_line (GstPad *pad, GstPadProbeInfo *info, gpointer user_data)
     gst_buffer_unmap (buffer, &map);
     g_strstrip (g_strdelimit (text, "\n\r", ' '));
     if (*text != '\0')
-      note (self, self->terminal ? "\033[2m[%s] %s\033[m" : "[%s] %s", time, text);
+      note (self, self->screen ? "\033[2m[%s] %s\033[m" : "[%s] %s", time, text);
   }
   return GST_PAD_PROBE_OK;
 }
@@ -408,7 +409,7 @@ on_input (GObject *stream, GAsyncResult *result, gpointer user_data)
     quit_if_done (self);
     return;
   }
-  if (self->terminal) {
+  if (self->screen) {
     printf ("\033[999;1H\033[2K> ");
     fflush (stdout);
   }
@@ -550,6 +551,7 @@ main (int argc, char **argv)
 {
   Chat self = { .speed = 1,
     .terminal = isatty (STDIN_FILENO) && isatty (STDOUT_FILENO),
+    .screen = isatty (STDIN_FILENO) && console_is_screen (STDOUT_FILENO),
     .notes = isatty (STDOUT_FILENO) ? stdout : stderr,
     .asked = g_ptr_array_new_with_free_func (asked_free),
     .program = { .name = "lychee-chat",

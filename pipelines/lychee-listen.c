@@ -202,7 +202,7 @@ main (int argc, char **argv)
 {
   gboolean only_print = FALSE;
   Run run = { .begin = GST_CLOCK_TIME_NONE,
-    .terminal = isatty (STDERR_FILENO),
+    .terminal = console_is_screen (STDERR_FILENO),
     .program = { .name = "lychee-listen",
         .default_prompt = PROGRAM_PROMPT,
         .max_tokens = 256,

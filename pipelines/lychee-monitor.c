@@ -239,7 +239,7 @@ watch (Monitor *self, double every, int interval, int audit)
 int
 main (int argc, char **argv)
 {
-  Monitor self = { .terminal = isatty (STDOUT_FILENO),
+  Monitor self = { .terminal = console_is_screen (STDOUT_FILENO),
     .percent = -1,
     .program = { .name = "lychee-monitor",
         .default_prompt = PROGRAM_PROMPT,

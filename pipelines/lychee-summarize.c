@@ -241,7 +241,7 @@ int
 main (int argc, char **argv)
 {
   gboolean only_print = FALSE;
-  Run run = { .terminal = isatty (STDERR_FILENO),
+  Run run = { .terminal = console_is_screen (STDERR_FILENO),
     .program = { .name = "lychee-summarize",
         .default_prompt = PROGRAM_PROMPT,
         .max_tokens = 256,

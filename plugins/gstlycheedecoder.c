@@ -81,7 +81,7 @@ static const char *const sampler_names[] = { "temperature", "top-k", "top-p", "m
   "repetition-penalty", "seed", NULL };
 
 static const char *const question_names[] = { "system-prompt", "language", "evidence", "contrast",
-  NULL };
+  "quotes", NULL };
 
 enum {
   PROP_0,

@@ -222,12 +222,20 @@ push_parsed (GstLycheeTranscriptParse *self)
 static gboolean
 is_text (GstLycheeTranscriptParse *self, LycheeTranscriptParser *parser)
 {
-  if (!lychee_transcript_parser_get_report (parser).binary)
+  LycheeTranscriptReport report = lychee_transcript_parser_get_report (parser);
+
+  if (!report.binary)
     return TRUE;
   for (guint i = 0; i < self->parsed->len; i++)
     lychee_cue_free (g_ptr_array_index (self->parsed, i));
   g_ptr_array_set_size (self->parsed, 0);
-  if (!self->refused)
+  if (!self->refused && report.document != NULL)
+    GST_ELEMENT_ERROR (self, STREAM, WRONG_TYPE,
+        ("This is no transcript as text, but %s: open it and save what is in it as plain text "
+         "(.txt), or let the meeting service export the transcript as VTT, SRT or TXT.",
+            report.document),
+        (NULL));
+  else if (!self->refused)
     GST_ELEMENT_ERROR (self, STREAM, WRONG_TYPE,
         ("This is no transcript: it begins with bytes that are no text in any encoding, as those "
          "of "

@@ -4,8 +4,8 @@
  * SECTION:element-lycheetranscriptparse
  * @title: lycheetranscriptparse
  *
- * Reads transcripts: SubRip, WebVTT, ASS and SSA, TTML, the JSON of speech recognisers, plain
- * text; in any encoding, however broken.
+ * Reads transcripts: SubRip, WebVTT, the JSON of speech recognisers, tables (CSV, TSV), plain text
+ * and saved chats, TTML, ASS and SSA, MicroDVD, MPL2, LRC, SCC; in any encoding, however broken.
  *
  * Each cue is a buffer of UTF-8 with its times, and a LycheeTextMeta where it is known who speaks.
  * A line of plain text is a cue without times, and ends in a newline. Nothing that is said is left
@@ -162,7 +162,7 @@ gst_lychee_transcript_parse_class_init (GstLycheeTranscriptParseClass *klass)
   gst_element_class_add_static_pad_template (element_class, &src_template);
   gst_element_class_set_static_metadata (element_class, "Lychee transcript parser",
       "Codec/Parser/Subtitle",
-      "Reads transcripts (SRT, WebVTT, ASS, TTML, JSON, plain text), however broken",
+      "Reads transcripts (SRT, WebVTT, JSON, CSV, TTML, ASS, SCC, plain text), however broken",
       "The Lychee authors");
   gst_type_mark_as_plugin_api (LYCHEE_TYPE_TRANSCRIPT_FORMAT, 0);
   gst_type_mark_as_plugin_api (LYCHEE_TYPE_SPEAKER_LABELS, 0);

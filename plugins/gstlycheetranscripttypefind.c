@@ -12,7 +12,8 @@
 static void
 find (GstTypeFind *type_find, gpointer user_data)
 {
-  static const char *const names[] = { NULL, "subrip", "webvtt", "ass", "json", "text", "xml" };
+  static const char *const names[] = { NULL, "subrip", "webvtt", "ass", "json", "text", "xml",
+    "csv", "lines", "scc" };
   guint64 total = gst_type_find_get_length (type_find);
   guint length = total > 0 ? MIN (total, MAX_LENGTH) : MAX_LENGTH;
   const guint8 *data = NULL;
@@ -39,7 +40,8 @@ lychee_transcript_register_type_find (GstPlugin *plugin)
   g_autoptr (GstCaps) caps = gst_caps_from_string ("application/x-lychee-transcript");
 
   return gst_type_find_register (plugin, "application/x-lychee-transcript", GST_RANK_PRIMARY, find,
-      "srt,vtt,ass,ssa,json,jsonl,txt,ttml,dfxp,smi,sami", caps, NULL, NULL);
+      "srt,vtt,ass,ssa,json,jsonl,txt,ttml,dfxp,smi,sami,csv,tsv,sub,mpl,lrc,scc", caps, NULL,
+      NULL);
 }
 
 GST_TYPE_FIND_REGISTER_DEFINE_CUSTOM (lycheetranscript, lychee_transcript_register_type_find)

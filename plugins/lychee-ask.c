@@ -182,7 +182,7 @@ set_option (GQuark field, const GValue *value, gpointer user_data)
     return set_property (options, G_OBJECT (options->sampler), pspec, value);
   refuse (options,
       "A question has no “%s”: it takes prompt, id, from, to, last, max-tokens, evidence, "
-      "contrast, language, system-prompt, stop and the settings of the sampler",
+      "contrast, quotes, language, system-prompt, stop and the settings of the sampler",
       name);
   return FALSE;
 }

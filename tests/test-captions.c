@@ -32,7 +32,8 @@ static const char speech[] =
     ">> my sister bakes >> then your sister has the job thank you all and good night";
 
 #define WORD_TIME 320
-#define LINE_WORDS 7
+/* Words of a line: lines begin anywhere in what is said, with the word before, too. */
+static guint line_words;
 
 typedef struct {
   char **words;
@@ -85,7 +86,7 @@ tag_words (const Speech *s, guint from)
 {
   GString *out = g_string_new (NULL);
 
-  for (guint i = from; i < MIN (from + LINE_WORDS, s->n); i++) {
+  for (guint i = from; i < MIN (from + line_words, s->n); i++) {
     if (i > from) {
       g_string_append_c (out, '<');
       append_time (out, (guint64) i * WORD_TIME, '.');
@@ -102,10 +103,10 @@ static void
 write_youtube (GString *out, const Speech *s)
 {
   g_string_append (out, "WEBVTT\nKind: captions\nLanguage: en\n\n");
-  for (guint i = 0; i < s->n; i += LINE_WORDS) {
-    guint64 start = (guint64) i * WORD_TIME, end = (guint64) (i + LINE_WORDS) * WORD_TIME - 10;
-    g_autofree char *before = i > 0 ? escape (join (s, i - LINE_WORDS, i, " ")) : g_strdup (" ");
-    g_autofree char *line = escape (join (s, i, i + LINE_WORDS, " "));
+  for (guint i = 0; i < s->n; i += line_words) {
+    guint64 start = (guint64) i * WORD_TIME, end = (guint64) (i + line_words) * WORD_TIME - 10;
+    g_autofree char *before = i > 0 ? escape (join (s, i - line_words, i, " ")) : g_strdup (" ");
+    g_autofree char *line = escape (join (s, i, i + line_words, " "));
     g_autofree char *tagged = tag_words (s, i);
     g_autofree char *both = g_strconcat (before, "\n", tagged, NULL);
     g_autofree char *held = g_strconcat (line, "\n ", NULL);
@@ -119,15 +120,15 @@ write_youtube (GString *out, const Speech *s)
 static void
 write_converted (GString *out, const Speech *s)
 {
-  for (guint i = 0; i < s->n; i += LINE_WORDS) {
-    guint64 start = (guint64) i * WORD_TIME, end = (guint64) (i + LINE_WORDS) * WORD_TIME - 10;
-    g_autofree char *before = i > 0 ? join (s, i - LINE_WORDS, i, " ") : g_strdup ("");
-    g_autofree char *line = join (s, i, i + LINE_WORDS, " ");
+  for (guint i = 0; i < s->n; i += line_words) {
+    guint64 start = (guint64) i * WORD_TIME, end = (guint64) (i + line_words) * WORD_TIME - 10;
+    g_autofree char *before = i > 0 ? join (s, i - line_words, i, " ") : g_strdup ("");
+    g_autofree char *line = join (s, i, i + line_words, " ");
     g_autofree char *both = g_strconcat (before, i > 0 ? "\n" : "", line, NULL);
 
-    g_string_append_printf (out, "%u\n", 2 * i / LINE_WORDS + 1);
+    g_string_append_printf (out, "%u\n", 2 * i / line_words + 1);
     append_cue (out, start, end, "", both);
-    g_string_append_printf (out, "%u\n", 2 * i / LINE_WORDS + 2);
+    g_string_append_printf (out, "%u\n", 2 * i / line_words + 2);
     append_cue (out, end, end + 10, "", line);
   }
 }
@@ -137,11 +138,11 @@ static void
 write_overlapping (GString *out, const Speech *s)
 {
   g_string_append (out, "WEBVTT\n\n");
-  for (guint i = 0; i < s->n; i += LINE_WORDS) {
-    g_autofree char *line = escape (join (s, i, i + LINE_WORDS, " "));
+  for (guint i = 0; i < s->n; i += line_words) {
+    g_autofree char *line = escape (join (s, i, i + line_words, " "));
     g_autofree char *text = g_strconcat ("<font color=\"#E5E5E5\">", line, "</font>", NULL);
 
-    append_cue (out, (guint64) i * WORD_TIME, (guint64) (i + 2 * LINE_WORDS) * WORD_TIME, "", text);
+    append_cue (out, (guint64) i * WORD_TIME, (guint64) (i + 2 * line_words) * WORD_TIME, "", text);
   }
 }
 
@@ -150,17 +151,17 @@ static void
 write_rolling (GString *out, const Speech *s, guint n)
 {
   g_string_append (out, "WEBVTT\n\n");
-  for (guint i = 0; i < s->n; i += LINE_WORDS) {
+  for (guint i = 0; i < s->n; i += line_words) {
     GString *text = g_string_new (NULL);
     g_autofree char *shown = NULL;
 
-    for (guint k = MIN (i / LINE_WORDS, n - 1) + 1; k-- > 0;) {
-      g_autofree char *line = join (s, i - k * LINE_WORDS, i - k * LINE_WORDS + LINE_WORDS, " ");
+    for (guint k = MIN (i / line_words, n - 1) + 1; k-- > 0;) {
+      g_autofree char *line = join (s, i - k * line_words, i - k * line_words + line_words, " ");
 
       g_string_append_printf (text, "%s%s", text->len > 0 ? "\n" : "", line);
     }
     shown = escape (g_string_free (text, FALSE));
-    append_cue (out, (guint64) i * WORD_TIME, (guint64) (i + LINE_WORDS) * WORD_TIME, "", shown);
+    append_cue (out, (guint64) i * WORD_TIME, (guint64) (i + line_words) * WORD_TIME, "", shown);
   }
 }
 
@@ -176,32 +177,41 @@ write_three_lines (GString *out, const Speech *s)
   write_rolling (out, s, 3);
 }
 
-/* A line grows word by word, under the one before it or alone. */
+/* A line grows by @step words, under the one before it or alone. */
 static void
-write_growing (GString *out, const Speech *s, gboolean before)
+write_growing (GString *out, const Speech *s, guint step, gboolean before)
 {
   g_string_append (out, "WEBVTT\n\n");
-  for (guint i = 0; i < s->n; i++) {
-    guint line = i / LINE_WORDS * LINE_WORDS;
-    g_autofree char *above = before && line > 0 ? join (s, line - LINE_WORDS, line, " ") : NULL;
+  for (guint i = 0, from = 0; i < s->n; i++) {
+    guint line = i / line_words * line_words;
+    g_autofree char *above = before && line > 0 ? join (s, line - line_words, line, " ") : NULL;
     g_autofree char *grown = join (s, line, i + 1, " ");
     g_autofree char *shown = escape (
         g_strconcat (above != NULL ? above : grown, above != NULL ? "\n" : NULL, grown, NULL));
 
-    append_cue (out, (guint64) i * WORD_TIME, (guint64) (i + 1) * WORD_TIME, "", shown);
+    if ((i + 1 - line) % step != 0 && i + 1 - line < line_words && i + 1 < s->n)
+      continue;
+    append_cue (out, (guint64) from * WORD_TIME, (guint64) (i + 1) * WORD_TIME, "", shown);
+    from = i + 1;
   }
 }
 
 static void
 write_painted (GString *out, const Speech *s)
 {
-  write_growing (out, s, FALSE);
+  write_growing (out, s, 1, FALSE);
+}
+
+static void
+write_painted_by_two (GString *out, const Speech *s)
+{
+  write_growing (out, s, 2, FALSE);
 }
 
 static void
 write_painted_under (GString *out, const Speech *s)
 {
-  write_growing (out, s, TRUE);
+  write_growing (out, s, 1, TRUE);
 }
 
 /* The last @n words; a new word pushes the first out. */
@@ -234,9 +244,9 @@ write_highlighted (GString *out, const Speech *s)
 {
   g_string_append (out, "WEBVTT\n\n");
   for (guint i = 0; i < s->n; i++) {
-    guint line = i / LINE_WORDS * LINE_WORDS;
+    guint line = i / line_words * line_words;
     g_autofree char *ahead = join (s, line, i, " ");
-    g_autofree char *behind = join (s, i + 1, line + LINE_WORDS, " ");
+    g_autofree char *behind = join (s, i + 1, line + line_words, " ");
     g_autofree char *word = escape (g_strdup (s->words[i]));
     g_autofree char *left = escape (g_strdup (ahead));
     g_autofree char *right = escape (g_strdup (behind));
@@ -264,17 +274,17 @@ static void
 write_json3 (GString *out, const Speech *s)
 {
   g_string_append (out, "{\"wireMagic\": \"pb3\", \"events\": [\n");
-  for (guint i = 0; i < s->n; i += LINE_WORDS) {
+  for (guint i = 0; i < s->n; i += line_words) {
     g_string_append_printf (out,
         "%s{\"tStartMs\": %u, \"dDurationMs\": %u, \"wWinId\": 1, \"segs\": [", i > 0 ? ",\n" : "",
-        i * WORD_TIME, 2 * LINE_WORDS * WORD_TIME);
-    for (guint k = i; k < MIN (i + LINE_WORDS, s->n); k++)
+        i * WORD_TIME, 2 * line_words * WORD_TIME);
+    for (guint k = i; k < MIN (i + line_words, s->n); k++)
       g_string_append_printf (out, "%s{\"utf8\": \"%s%s\", \"tOffsetMs\": %u}", k > i ? ", " : "",
           k > i ? " " : "", s->words[k], (k - i) * WORD_TIME);
     g_string_append_printf (out,
         "]},\n{\"tStartMs\": %u, \"dDurationMs\": %u, \"wWinId\": 1, \"aAppend\": 1, "
         "\"segs\": [{\"utf8\": \"\\n\"}]}",
-        (i + LINE_WORDS) * WORD_TIME - 10, LINE_WORDS * WORD_TIME);
+        (i + line_words) * WORD_TIME - 10, line_words * WORD_TIME);
   }
   g_string_append (out, "]}\n");
 }
@@ -285,21 +295,23 @@ typedef struct {
   /* Wrong words at most, of a file and of a stream, in which captions must show what they are. */
   guint file;
   guint stream;
+  guint min, max; /* words of a line, with which it shows */
 } Shape;
 
 static const Shape shapes[] = {
-  { "youtube", write_youtube, 0, 0 },
-  { "converted", write_converted, 0, 0 },
-  { "overlapping", write_overlapping, 0, 0 },
-  { "two-lines", write_two_lines, 0, 0 },
-  { "three-lines", write_three_lines, 0, 0 },
-  { "painted", write_painted, 0, 0 },
-  { "painted-under", write_painted_under, 0, 0 },
-  { "sliding-three", write_sliding_three, 0, 0 },
-  { "sliding-ten", write_sliding_ten, 0, 0 },
-  { "highlighted", write_highlighted, 0, 0 },
-  { "words", write_words, 0, 0 },
-  { "json3", write_json3, 0, 0 },
+  { "youtube", write_youtube, 0, 0, 5, 12 },
+  { "converted", write_converted, 0, 0, 5, 12 },
+  { "overlapping", write_overlapping, 0, 0, 5, 12 },
+  { "two-lines", write_two_lines, 0, 0, 5, 12 },
+  { "three-lines", write_three_lines, 0, 0, 5, 12 },
+  { "painted", write_painted, 0, 0, 5, 12 },
+  { "painted-by-two", write_painted_by_two, 0, 0, 5, 12 },
+  { "painted-under", write_painted_under, 0, 0, 5, 12 },
+  { "sliding-three", write_sliding_three, 0, 0, 7, 7 },
+  { "sliding-ten", write_sliding_ten, 0, 0, 7, 7 },
+  { "highlighted", write_highlighted, 0, 0, 7, 7 },
+  { "words", write_words, 0, 0, 7, 7 },
+  { "json3", write_json3, 0, 0, 5, 12 },
 };
 
 /* Words that are wrong, missing or too many. */
@@ -326,9 +338,8 @@ count_errors (char **said, char **found)
 }
 
 static void
-test_shape (gconstpointer data)
+test_lines (const Shape *shape)
 {
-  const Shape *shape = data;
   g_auto (GStrv) words = g_strsplit (speech, " ", -1);
   Speech s = { words, g_strv_length (words) };
   g_autoptr (GString) file = g_string_new (NULL);
@@ -351,12 +362,22 @@ test_shape (gconstpointer data)
     g_strdelimit (text->str, "\n", ' ');
     found = g_strsplit (text->str, " ", -1);
     errors = count_errors (words, found);
-    g_test_message ("%s, %s: %u of %u words", shape->name, stream ? "stream" : "file", errors, s.n);
+    g_test_message ("%s, %s, lines of %u: %u of %u words", shape->name, stream ? "stream" : "file",
+        line_words, errors, s.n);
     if (errors > (stream ? shape->stream : shape->file))
       g_test_message ("%s", text->str);
     g_assert_cmpuint (errors, <=, stream ? shape->stream : shape->file);
     g_free (result.language);
   }
+}
+
+static void
+test_shape (gconstpointer data)
+{
+  const Shape *shape = data;
+
+  for (line_words = shape->min; line_words <= shape->max; line_words++)
+    test_lines (shape);
 }
 
 int

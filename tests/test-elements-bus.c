@@ -222,6 +222,12 @@ parse_latin (Chain *chain)
 }
 
 static void
+parse_document (Chain *chain)
+{
+  push_bytes (chain, "%PDF-1.7\n1 0 obj\n(Ann: Good morning.) Tj\n");
+}
+
+static void
 parse_program (Chain *chain)
 {
   static const char program[] = "\x7f"
@@ -280,6 +286,7 @@ static const Case cases[] = {
   { "repaired", "lycheetranscriptparse", parse_disorder,
       { WARNING ("The transcript was repaired") } },
   { "guessed", "lycheetranscriptparse", parse_latin, { WARNING ("which is a guess") } },
+  { "document", "lycheetranscriptparse", parse_document, { ERROR ("a PDF document: open it") } },
   { "no-text", "lycheetranscriptparse", parse_program, { ERROR ("This is no transcript") } },
 };
 

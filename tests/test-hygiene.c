@@ -132,6 +132,12 @@ static const Case cases[] = {
       "0.000-0.300 |we\n0.300-0.600 |buy\n0.600-0.900 |the\n0.900-1.200 |lamps\n"
       "1.200-1.500 |ourselves\n1.500-1.800 |then\n1.800-2.100 |we\n2.100-2.400 |send\n"
       "2.400-2.700 |them\n" },
+  { "rolling/grown-and-begins-alike", NULL, NONE,
+      "0 300 so then\n300 600 so then we buy\n600 900 so then we buy the lamps\n"
+      "900 1200 lamps\n1200 1500 lamps that last\n1500 1800 lamps that last and last\n"
+      "1800 2100 last\n2100 2400 last a year\n",
+      "0.000-0.300 |so then\n0.300-0.600 |we buy\n0.600-0.900 |the lamps\n0.900-1.200 |lamps\n"
+      "1.200-1.500 |that last\n1.500-1.800 |and last\n1.800-2.100 |last\n2.100-2.400 |a year\n" },
   { "rolling/said-again", NULL, NONE,
       "0 900 what we have to do\n900 1900 we have to do it now\n1900 2900 now we have it\n",
       "0.000-0.900 |what we have to do\n0.900-1.900 |we have to do it now\n"

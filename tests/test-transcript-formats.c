@@ -238,6 +238,108 @@ write_text (GString *out, GRand *rand, guint n, guint64 start, guint64 end, cons
     append_newline (out, rand);
 }
 
+/* As spreadsheets write it: what has anything special in it is quoted. */
+static void
+write_row (GString *out, GRand *rand, guint64 start, guint64 end, const char *text, char delimiter)
+{
+  gboolean quoted = g_rand_boolean (rand);
+
+  g_string_append_printf (
+      out, "%u.%03u%c", (guint) (start / 1000), (guint) (start % 1000), delimiter);
+  if (g_rand_int_range (rand, 0, 6) > 0)
+    g_string_append_printf (out, "%u.%03u", (guint) (end / 1000), (guint) (end % 1000));
+  g_string_append_printf (out, "%c%s", delimiter, quoted ? "\"" : "");
+  for (; *text != '\0'; text++)
+    if (*text == ' ' && quoted && g_rand_int_range (rand, 0, 4) == 0)
+      append_newline (out, rand);
+    else
+      g_string_append_c (out, *text);
+  g_string_append (out, quoted ? "\"" : "");
+  append_newline (out, rand);
+}
+
+static void
+write_csv (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  write_row (out, rand, start, end, text, ',');
+}
+
+static void
+write_tsv (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  write_row (out, rand, start, end, text, '\t');
+}
+
+static void
+append_bars (GString *out, GRand *rand, const char *text)
+{
+  for (; *text != '\0'; text++)
+    g_string_append_c (out, *text == ' ' && g_rand_int_range (rand, 0, 4) == 0 ? '|' : *text);
+  append_newline (out, rand);
+}
+
+static void
+write_microdvd (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  g_string_append_printf (out, "{%u}{%u}%s", (guint) (start / 40), (guint) (end / 40),
+      g_rand_boolean (rand) ? "{y:i}" : "");
+  append_bars (out, rand, text);
+}
+
+static void
+write_mpl2 (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  g_string_append_printf (out, "[%u][%u]%s", (guint) (start / 100),
+      (guint) (MAX (end, n < 2 ? start : 0) / 100), g_rand_boolean (rand) ? "/" : "");
+  append_bars (out, rand, text);
+}
+
+static void
+write_lrc (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  g_string_append_printf (out, "[%02u:%02u.%02u]%s", (guint) (start / 60000),
+      (guint) (start / 1000 % 60), (guint) (start / 10 % 100), text);
+  append_newline (out, rand);
+}
+
+/* Each byte as it is sent, with its parity. */
+static void
+append_pair (GString *out, guint first, guint second)
+{
+  g_string_append_printf (out, " %02x%02x",
+      first | (__builtin_popcount (first) % 2 == 0 ? 0x80 : 0),
+      second | (__builtin_popcount (second) % 2 == 0 ? 0x80 : 0));
+}
+
+static void
+write_scc (GString *out, GRand *rand, guint n, guint64 start, guint64 end, const char *text)
+{
+  /* How a caption is begun: to pop on, roll up, or be painted on. */
+  static const guint begin[] = { 0x20, 0x25, 0x29 };
+  guint mode = n % 3;
+
+  g_string_append_printf (out, "%02u:%02u:%02u;00\t", (guint) (start / 3600000),
+      (guint) (start / 60000 % 60), (guint) (start / 1000 % 60));
+  for (guint twice = 0; twice < 2; twice++)
+    append_pair (out, 0x14, begin[mode]);
+  if (mode == 1)
+    append_pair (out, 0x14, 0x2d);
+  append_pair (out, 0x14, 0x70); /* the last row */
+  while (*text != '\0') {
+    if (*text == ' ' && mode == 0 && g_rand_int_range (rand, 0, 4) == 0) {
+      append_pair (out, 0x13, g_rand_boolean (rand) ? 0x70 : 0x50);
+      text++;
+      continue;
+    }
+    append_pair (out, text[0], text[1]);
+    text += text[1] != '\0' ? 2 : 1;
+  }
+  if (mode == 0)
+    append_pair (out, 0x14, 0x2f);
+  append_newline (out, rand);
+  append_newline (out, rand);
+}
+
 static const Format formats[] = {
   { "subrip", "UTF-8", write_subrip, "", "" },
   { "subrip-utf-16", "UTF-16", write_subrip, "", "" },
@@ -245,6 +347,13 @@ static const Format formats[] = {
   { "ass", "UTF-8", write_ass, "[Script Info]\nScriptType: v4.00+\n\n[Events]\n", "" },
   { "json", "UTF-8", write_json, "{\"segments\": [", "]}" },
   { "text", "UTF-8", write_text, "", "" },
+  { "csv", "UTF-8", write_csv, "start,end,text\n", "" },
+  { "csv-utf-16", "UTF-16", write_csv, "Start Time (s),End Time (s),Transcript\n", "" },
+  { "tsv", "UTF-8", write_tsv, "Begin\tEnd\tCaption\n", "" },
+  { "microdvd", "UTF-8", write_microdvd, "{1}{1}25\n", "" },
+  { "mpl2", "UTF-8", write_mpl2, "", "" },
+  { "lrc", "UTF-8", write_lrc, "[ti:x]\n[length:9:00]\n", "" },
+  { "scc", "UTF-8", write_scc, "Scenarist_SCC V1.0\n\n", "" },
 };
 
 /* Words "w0x" to "w399x" in cues; @order: how they are shuffled in the file. */
@@ -294,7 +403,9 @@ test_words (gconstpointer data)
   GRand *rand = g_rand_new_with_seed (7);
 
   for (guint round = 0; round < 40 && !g_test_failed (); round++) {
-    gboolean shuffled = round % 2 == 1 && strcmp (format->name, "text") != 0;
+    /* Text has no times; these begin with their first cues. */
+    gboolean shuffled = round % 2 == 1 && strcmp (format->name, "text") != 0 &&
+                        strcmp (format->name, "scc") != 0 && strcmp (format->name, "mpl2") != 0;
     g_autoptr (GString) talk = write_talk (format, rand, shuffled);
     gsize length;
     g_autofree char *bytes =

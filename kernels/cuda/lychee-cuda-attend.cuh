@@ -26,6 +26,8 @@ template <typename F, int D, bool TURN> struct Shape {
   static const int o_tiles = (D / 8 + WARPS - 1) / WARPS; /* of 8 dims a warp in p v */
   static const int shared = 2 * ROWS * (stride + p_stride) * 2 + Tiles::size +
                             3 * (TURN ? 2 : 1) * keys * 4 + 2 * WARPS * ROWS * 4;
+  /* What any device of compute capability 8.0 or later gives a block, less what is static. */
+  static_assert (shared <= (98 << 10), "shared memory");
 };
 
 /* The queries of a block. */

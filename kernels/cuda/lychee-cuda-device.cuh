@@ -33,15 +33,15 @@ static inline int
 lychee_launch (
     Kernel kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream, const Args &...args)
 {
-  return lychee_emulator::launch_kernel (kernel, grid, block, shared, stream, args...);
+  lychee_emulator::launch_kernel (kernel, grid, block, shared, stream, args...);
+  return (int) cudaGetLastError ();
 }
 
 template <typename Kernel>
 static inline int
 lychee_allow_shared (Kernel kernel, size_t size)
 {
-  lychee_emulator::allow_shared (reinterpret_cast<const void *> (kernel), size);
-  return 0;
+  return lychee_emulator::allow_shared (reinterpret_cast<const void *> (kernel), size);
 }
 
 #else

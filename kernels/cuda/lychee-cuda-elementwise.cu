@@ -49,6 +49,19 @@ lychee_cuda_embed (const LycheeCudaEmbed *p, cudaStream_t stream)
   FOR_TYPE (p->type, lychee_launch (embed_kernel<T>, p->n_tokens, THREADS, 0, stream, *p));
 }
 
+/* The nearest that there is: what is beyond half floats' range would be infinite, and all that
+ * follows from it no number. What is none already stays so. */
+template <typename T>
+static __device__ __forceinline__ T
+make_finite (float x)
+{
+  const float most = 65504;
+
+  if (std::is_same<T, __half>::value)
+    x = x > most ? most : x < -most ? -most : x;
+  return LycheeElement<T>::make (x);
+}
+
 /* A block a row. */
 template <typename T>
 __global__ void
@@ -70,7 +83,7 @@ __launch_bounds__ (THREADS) norm_kernel (LycheeCudaNorm p)
     float x = (p.x[row + i] + (p.bias ? p.bias[i] : 0)) * factor * (p.weight ? p.weight[i] : 1);
 
     if (p.output)
-      static_cast<T *> (p.output)[row + i] = LycheeElement<T>::make (x);
+      static_cast<T *> (p.output)[row + i] = make_finite<T> (x);
     if (p.add)
       p.add[row + i] += p.factor * x;
   }
@@ -337,7 +350,7 @@ gate_kernel (LycheeCudaGate p)
     float up = from[p.n] + (p.bias ? p.bias[p.n + i] : 0);
 
     static_cast<T *> (p.output)[(size_t) row * p.n + i] =
-        LycheeElement<T>::make (activate (p.activation, gate) * up);
+        make_finite<T> (activate (p.activation, gate) * up);
   }
 }
 

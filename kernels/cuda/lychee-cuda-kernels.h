@@ -14,6 +14,15 @@
 #define LYCHEE_CUDA_PAGE_SHIFT 8
 static_assert (1 << LYCHEE_CUDA_PAGE_SHIFT == LYCHEE_CUDA_PAGE_TOKENS, "pages");
 
+/* What host and device both read is laid out alike, whatever compiles it. */
+static_assert (sizeof (LycheeCudaNode) == 32 && sizeof (LycheeCudaLeaf) == 12, "records of nodes");
+static_assert (sizeof (LycheeCudaUnit) == 32 && sizeof (LycheeCudaCluster) == 16 &&
+                   sizeof (LycheeCudaItem) == 8,
+    "records of units");
+static_assert (sizeof (LycheeCudaHead) == 24 && sizeof (LycheeCudaPlace) == 8 &&
+                   sizeof (LycheeCudaSampling) == 48 && sizeof (LycheeCudaCounters) == 32,
+    "what the host says, and is told");
+
 /* What changes from pass to pass, in device memory, so that a captured graph stays right.
  *
  * A pass's tokens follow each other in one sequence, or, where a structure of parameters has

@@ -81,7 +81,7 @@ lychee_cuda_model_new (LycheeCudaDevice *device, const LycheeCudaHparams *hparam
     return lychee_cuda_fail (error, LYCHEE_CUDA_UNSUPPORTED,
         "the model is %d wide, and %d in the feed-forward part: CUDA wants multiples of 8",
         hparams->n_embd, hparams->n_ff);
-  cudaSetDevice (device->ordinal);
+  lychee_cuda_use (device);
   m = new LycheeCudaModel ();
   m->device = device;
   m->hparams = *hparams;
@@ -123,7 +123,9 @@ lychee_cuda_model_new (LycheeCudaDevice *device, const LycheeCudaHparams *hparam
 void
 lychee_cuda_model_free (LycheeCudaModel *m)
 {
-  cudaSetDevice (m->device->ordinal);
+  std::lock_guard<std::mutex> guard (m->device->whole);
+
+  lychee_cuda_use (m->device);
   if (m->stream)
     cudaStreamDestroy (m->stream);
   if (m->memory)
@@ -212,7 +214,7 @@ lychee_cuda_model_set (LycheeCudaModel *m, int layer, LycheeCudaTensor tensor, s
 {
   void *to = find_tensor (m, layer, tensor);
 
-  cudaSetDevice (m->device->ordinal);
+  lychee_cuda_use (m->device);
   if (!to)
     return lychee_cuda_fail (
         error, LYCHEE_CUDA_UNSUPPORTED, "a tensor (%d) of which nothing was said", (int) tensor);
@@ -229,8 +231,10 @@ lychee_cuda_model_set (LycheeCudaModel *m, int layer, LycheeCudaTensor tensor, s
         (matrix && lychee_cuda_check (lychee_cuda_from_float (&convert, m->stream),
                        "weights cannot be converted", error)) ||
         lychee_cuda_check (
-            (int) cudaStreamSynchronize (m->stream), "weights cannot be copied", error))
+            (int) cudaStreamSynchronize (m->stream), "weights cannot be copied", error)) {
+      cudaStreamSynchronize (m->stream); /* the caller's memory is its own again */
       return error->status;
+    }
   }
   return 0;
 }

@@ -40,9 +40,18 @@ open_device (int ordinal, LycheeCudaDevice **device, LycheeCudaError *error)
   int n = 0, code = (int) cudaGetDeviceCount (&n);
 
   if (code == (int) cudaErrorInsufficientDriver) { /* also where there is none at all */
+    int driver = 0, runtime = 0;
+
+    cudaDriverGetVersion (&driver);
+    cudaRuntimeGetVersion (&runtime);
     cudaGetLastError ();
+    if (driver == 0)
+      return lychee_cuda_fail (
+          error, LYCHEE_CUDA_UNAVAILABLE, "there is no NVIDIA driver on this machine");
     return lychee_cuda_fail (error, LYCHEE_CUDA_UNAVAILABLE,
-        "there is no NVIDIA driver, or one that is older than the CUDA runtime");
+        "the NVIDIA driver is one for CUDA %d.%d, and Lychee was built with CUDA %d.%d: install a "
+        "later driver",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
   }
   if (code != (int) cudaSuccess) {
     cudaGetLastError ();
@@ -87,14 +96,14 @@ get_name (LycheeCudaDevice *device)
 static int
 get_memory (LycheeCudaDevice *device, size_t *free, size_t *total, LycheeCudaError *error)
 {
-  cudaSetDevice (device->ordinal);
+  lychee_cuda_use (device);
   return lychee_cuda_check ((int) cudaMemGetInfo (free, total), "cudaMemGetInfo", error);
 }
 
 static int
 alloc (LycheeCudaDevice *device, size_t size, void **memory, LycheeCudaError *error)
 {
-  cudaSetDevice (device->ordinal);
+  lychee_cuda_use (device);
   return lychee_cuda_check (
       (int) cudaMalloc (memory, size), "the CUDA device gives no more memory", error);
 }
@@ -102,7 +111,9 @@ alloc (LycheeCudaDevice *device, size_t size, void **memory, LycheeCudaError *er
 static void
 free_memory (LycheeCudaDevice *device, void *memory)
 {
-  cudaSetDevice (device->ordinal);
+  std::lock_guard<std::mutex> guard (device->whole);
+
+  lychee_cuda_use (device);
   cudaFree (memory);
 }
 

@@ -100,7 +100,10 @@ lay_out_control (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeCudaErro
   w->pages_at = w->history_at + n * (size_t) w->n_history * sizeof (int);
   w->control_size = w->pages_at + n * (size_t) w->n_pages * sizeof (void *);
   return lychee_cuda_need (w, &w->control, w->control_size, false, error) ||
-         lychee_cuda_need (w, &w->control_host, w->control_size, true, error);
+         lychee_cuda_need (w, &w->control_host, w->control_size, true, error) ||
+         /* What comes later has a place of its own: the block is being copied then. */
+         (pass->index &&
+             lychee_cuda_need (w, &w->heads_host, n_heads * sizeof (LycheeCudaHead), true, error));
 }
 
 /* One copy brings it all. */
@@ -178,6 +181,8 @@ multiply (LycheeCudaWorker *w, const void *matrix, int rows, int columns, const 
 static int
 check_kernel (int code, const char *name, LycheeCudaError *error)
 {
+  if (code) /* or the next launch would seem to fail */
+    cudaGetLastError ();
   return code ? lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "the CUDA kernel %s failed: %s", name,
                     cudaGetErrorString ((cudaError_t) code))
               : 0;
@@ -558,13 +563,14 @@ run_layers (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPas
     return error->status;
   for (int i = 0; i < h.n_layers; i++) {
     if (pass->index && !w->model->layers[i].local) {
-      size_t at = w->heads_at + (size_t) i * heads_size;
-      char *host = lychee_cuda_get<char> (w->control_host) + at;
+      size_t at = (size_t) i * heads_size;
+      char *host = lychee_cuda_get<char> (w->heads_host) + at;
 
       if (pass->index (pass->index_data, i, reinterpret_cast<LycheeCudaHead *> (host)))
         return lychee_cuda_fail (error, LYCHEE_CUDA_FAILED, "the pass was given up");
-      if (lychee_cuda_check ((int) cudaMemcpyAsync (lychee_cuda_get<char> (w->control) + at, host,
-                                 heads_size, cudaMemcpyHostToDevice, w->stream),
+      if (lychee_cuda_check (
+              (int) cudaMemcpyAsync (lychee_cuda_get<char> (w->control) + w->heads_at + at, host,
+                  heads_size, cudaMemcpyHostToDevice, w->stream),
               "the CUDA device failed in copying", error))
         return error->status;
     }
@@ -582,14 +588,19 @@ capture (LycheeCudaWorker *w, const LycheeCudaPlan &plan, const LycheeCudaPass *
   cudaGraph_t captured = nullptr;
   int status;
 
-  if (lychee_cuda_check ((int) cudaStreamBeginCapture (w->stream, cudaStreamCaptureModeThreadLocal),
-          "a CUDA graph cannot be captured", error))
-    return error->status;
-  status = run_layers (w, plan, pass, error);
-  /* Capturing has to end also when what was captured failed. */
-  if (lychee_cuda_check ((int) cudaStreamEndCapture (w->stream, &captured),
-          "a CUDA graph cannot be captured", error))
-    status = error->status;
+  {
+    std::lock_guard<std::mutex> guard (w->model->device->whole);
+
+    if (lychee_cuda_check (
+            (int) cudaStreamBeginCapture (w->stream, cudaStreamCaptureModeThreadLocal),
+            "a CUDA graph cannot be captured", error))
+      return error->status;
+    status = run_layers (w, plan, pass, error);
+    /* Capturing has to end also when what was captured failed. */
+    if (lychee_cuda_check ((int) cudaStreamEndCapture (w->stream, &captured),
+            "a CUDA graph cannot be captured", error))
+      status = error->status;
+  }
   if (!status)
     status = lychee_cuda_check (
         (int) cudaGraphInstantiate (exec, captured, 0), "a CUDA graph cannot be made", error);
@@ -681,7 +692,7 @@ lychee_cuda_worker_run (LycheeCudaWorker *w, const LycheeCudaPass *pass, LycheeC
     return lychee_cuda_fail (error, LYCHEE_CUDA_UNSUPPORTED,
         "%d tokens of %d sequences cannot be computed in one pass", pass->n_tokens,
         pass->n_sequences);
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   if (!audited)
     now.audit_layer = -1;
   if (lychee_cuda_need_blas (w, error) || lychee_cuda_need_tokens (w, pass->n_tokens, error) ||

@@ -4,9 +4,14 @@
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
+#include <mutex>
+
 #include "lychee-cuda-kernels.h"
 
 struct LycheeCudaDevice {
+  /* Nobody may wait for the whole device, as freeing does, while somebody captures a stream: that
+   * would end the capture. Held by either. */
+  std::mutex whole;
   int ordinal;
   int n_processors;
   size_t shared, block_shared; /* of a processor, and of it what a block may have */
@@ -32,6 +37,15 @@ struct LycheeCudaModel {
   float *staging;
   cudaStream_t stream; /* that weights are brought there in */
 };
+
+/* Begins what a thread has the device do. What failed before in this thread, of whatever other code
+ * that uses CUDA, would else be the error of the first launch. */
+static inline void
+lychee_cuda_use (const LycheeCudaDevice *device)
+{
+  cudaSetDevice (device->ordinal);
+  cudaGetLastError ();
+}
 
 /* Sets @error, and returns its status. */
 int lychee_cuda_fail (LycheeCudaError *error, LycheeCudaStatus status, const char *format, ...)

@@ -19,6 +19,7 @@ lychee_cuda_need (
     return 0;
   if (buffer->size > 0)
     size += size / 2;
+  std::lock_guard<std::mutex> guard (w->model->device->whole);
   if (buffer->data)
     host ? cudaFreeHost (buffer->data) : cudaFree (buffer->data);
   buffer->data = nullptr;
@@ -40,10 +41,11 @@ all_buffers (LycheeCudaWorker *w)
     &w->rows, &w->logits, &w->counters, &w->m, &w->l, &w->o, &w->workspace, &w->selection,
     &w->selected, &w->z, &w->weight, &w->most, &w->count, &w->opened, &w->leaf_weight,
     &w->leaf_rank, &w->leaf_node, &w->leaf_count, &w->leaf_read, &w->density, &w->audit,
-    &w->audit_mass, &w->control_host, &w->rows_host, &w->logits_host, &w->counters_host,
-    &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table, &w->penalised, &w->tile_max,
-    &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host, &w->bins, &w->sums,
-    &w->log_mass, &w->sums_host, &w->upkeep, &w->placed, &w->upkeep_host, &w->placed_host };
+    &w->audit_mass, &w->control_host, &w->heads_host, &w->rows_host, &w->logits_host,
+    &w->counters_host, &w->audit_host, &w->upload_host, &w->upload, &w->pieces, &w->table,
+    &w->penalised, &w->tile_max, &w->masses, &w->counts, &w->members, &w->chosen, &w->chosen_host,
+    &w->bins, &w->sums, &w->log_mass, &w->sums_host, &w->upkeep, &w->placed, &w->upkeep_host,
+    &w->placed_host };
 }
 
 int
@@ -74,9 +76,10 @@ lychee_cuda_need_tokens (LycheeCudaWorker *w, int n_tokens, LycheeCudaError *err
 void
 lychee_cuda_worker_free (LycheeCudaWorker *w)
 {
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   if (w->stream)
     cudaStreamSynchronize (w->stream);
+  std::lock_guard<std::mutex> guard (w->model->device->whole);
   for (LycheeCudaGraph &graph : w->graphs)
     if (graph.exec)
       cudaGraphExecDestroy (graph.exec);
@@ -101,7 +104,7 @@ lychee_cuda_worker_new (LycheeCudaModel *model, const unsigned long long *weight
 
   *worker = nullptr;
   w->model = model;
-  cudaSetDevice (model->device->ordinal);
+  lychee_cuda_use (model->device);
   /* Nothing here waits for the whole device, which nobody may while another worker captures. */
   if (lychee_cuda_check ((int) cudaStreamCreateWithFlags (&w->stream, cudaStreamNonBlocking),
           "no CUDA stream", error) ||
@@ -127,6 +130,7 @@ lychee_cuda_need_blas (LycheeCudaWorker *w, LycheeCudaError *error)
     return 0;
   if (lychee_cuda_need (w, &w->workspace, BLAS_WORKSPACE, false, error))
     return error->status;
+  std::lock_guard<std::mutex> guard (w->model->device->whole);
   if (cublasCreate (&w->blas) != CUBLAS_STATUS_SUCCESS)
     w->blas = nullptr;
   /* In this order: setting the stream takes the workspace away. */
@@ -149,7 +153,7 @@ lychee_cuda_worker_upload (LycheeCudaWorker *w, int n, void *const *to, const vo
 
   if (n == 0)
     return 0;
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   for (int i = 0; i < n; i++)
     total += sizes[i];
   /* Offsets of pieces have 32 bits. */
@@ -174,8 +178,10 @@ lychee_cuda_worker_upload (LycheeCudaWorker *w, int n, void *const *to, const vo
       lychee_cuda_check (
           lychee_cuda_scatter (&scatter, w->uploads), "the CUDA device failed in copying", error) ||
       lychee_cuda_check (
-          (int) cudaStreamSynchronize (w->uploads), "the CUDA device failed in copying", error))
+          (int) cudaStreamSynchronize (w->uploads), "the CUDA device failed in copying", error)) {
+    cudaStreamSynchronize (w->uploads); /* what is copied from is used again */
     return error->status;
+  }
   return 0;
 }
 
@@ -192,7 +198,7 @@ lychee_cuda_worker_place (LycheeCudaWorker *w, const LycheeCudaUpkeep *upkeep,
   const char *failed = "the CUDA device failed in upkeep";
   char *device, *host;
 
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   if (lychee_cuda_need (w, &w->upkeep_host, size, true, error) ||
       lychee_cuda_need (w, &w->upkeep, size, false, error) ||
       lychee_cuda_need (w, &w->placed_host, placed_size, true, error) ||
@@ -236,7 +242,7 @@ lychee_cuda_worker_set_weights (
   size_t bins_size = (size_t) weights->n_rows * sizeof *weights->bins, size;
   int code;
 
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   w->weights = *weights;
   w->weights.n_rows = 0; /* until it is there */
   size = count_sums (w) * sizeof (unsigned long long);
@@ -248,8 +254,10 @@ lychee_cuda_worker_set_weights (
       w->bins.data, weights->bins, bins_size, cudaMemcpyHostToDevice, w->stream);
   if (!code)
     code = (int) cudaMemsetAsync (w->sums.data, 0, size, w->stream);
-  if (!code) /* the caller's memory is its own again */
-    code = (int) cudaStreamSynchronize (w->stream);
+  /* The caller's memory is its own again, whatever comes. */
+  int finished = (int) cudaStreamSynchronize (w->stream);
+  if (!code)
+    code = finished;
   if (lychee_cuda_check (code, "the CUDA device failed in copying", error))
     return error->status;
   w->weights.n_rows = weights->n_rows;
@@ -263,7 +271,7 @@ lychee_cuda_worker_add_weights (LycheeCudaWorker *w, float *sum, LycheeCudaError
   const unsigned long long *host = lychee_cuda_get<unsigned long long> (w->sums_host);
   int code;
 
-  cudaSetDevice (w->model->device->ordinal);
+  lychee_cuda_use (w->model->device);
   code = (int) cudaMemcpyAsync (
       w->sums_host.data, w->sums.data, n * sizeof *host, cudaMemcpyDeviceToHost, w->stream);
   if (!code)

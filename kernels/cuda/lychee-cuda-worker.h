@@ -57,7 +57,8 @@ struct LycheeCudaWorker {
       leaf_node, leaf_count, leaf_read, density;
   LycheeCudaBuffer audit, audit_mass;
   /* And pinned, on the host: */
-  LycheeCudaBuffer control_host, rows_host, logits_host, counters_host, audit_host, upload_host;
+  LycheeCudaBuffer control_host, heads_host, rows_host, logits_host, counters_host, audit_host,
+      upload_host;
   LycheeCudaBuffer upload, pieces;
   /* Of sampling, the last two of them on the host and on the device: */
   LycheeCudaBuffer table, penalised, tile_max, masses, counts, members, chosen, chosen_host;

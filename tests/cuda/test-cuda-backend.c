@@ -630,13 +630,60 @@ test_errors (void)
   expect_error (small, 0, LYCHEE_BACKEND_ERROR_UNSUPPORTED, "16 dimensions");
   expect_error (model, 7, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "device 7");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "-1", TRUE);
-  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "driver");
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no NVIDIA driver");
+  g_setenv ("LYCHEE_EMULATED_DEVICES", "-2", TRUE);
+  expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "a later driver");
   g_setenv ("LYCHEE_EMULATED_DEVICES", "0", TRUE);
   expect_error (model, 0, LYCHEE_BACKEND_ERROR_UNAVAILABLE, "no CUDA-capable");
   g_unsetenv ("LYCHEE_EMULATED_DEVICES");
   g_setenv ("LYCHEE_EMULATED_MEMORY", "200000", TRUE);
   expect_error (model, 0, LYCHEE_BACKEND_ERROR_NO_MEMORY, "GB");
   g_unsetenv ("LYCHEE_EMULATED_MEMORY");
+}
+
+/* All that a device other than the first one computes with is that device's own, whichever thread
+ * asks for it. */
+static void
+test_second_device (void)
+{
+  LycheeTinyModel tiny = plain_model ();
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (LycheeQuestion) question = lychee_question_new ("What was decided?");
+  g_autofree char *wanted = NULL;
+
+  if (!is_emulated ()) {
+    g_test_skip ("this is a real device");
+    return;
+  }
+  lychee_question_set_max_tokens (question, 4);
+  model = load (&tiny, "second.gguf");
+  g_setenv ("LYCHEE_EMULATED_DEVICES", "2", TRUE);
+  for (guint device = 0; device < 2; device++) {
+    g_autoptr (LycheeSession) session = g_object_new (LYCHEE_TYPE_SESSION, "model", model,
+        "backend", LYCHEE_BACKEND_CUDA, "cuda-device", device, "budget", 128, "reserve", 100, NULL);
+    g_autoptr (LycheeAnswer) said = NULL;
+    g_autoptr (GVariant) stats = NULL;
+    g_autoptr (GError) error = NULL;
+    const char *name;
+
+    for (guint i = 0; i < 14; i++) {
+      g_autoptr (LycheeChunk) chunk = new_chunk (i);
+
+      lychee_session_append (session, chunk, NULL, &error);
+      g_assert_no_error (error);
+    }
+    said = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+    g_assert_no_error (error);
+    stats = lychee_session_get_stats (session);
+    g_assert_true (g_variant_lookup (stats, "backend", "&s", &name));
+    g_assert_true (g_str_has_suffix (name, device ? "(CUDA device 1)" : "(CUDA device 0)"));
+    if (device == 0)
+      wanted = g_strdup (lychee_answer_get_text (said));
+    else
+      g_assert_cmpstr (lychee_answer_get_text (said), ==, wanted);
+  }
+  g_clear_object (&model); /* and what the devices have of it */
+  g_unsetenv ("LYCHEE_EMULATED_DEVICES");
 }
 
 /* A transcript that outgrows the device is an error, and everything before it is still there. */
@@ -705,6 +752,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/backend/session", test_session);
   g_test_add_func ("/cuda/backend/errors", test_errors);
   g_test_add_func ("/cuda/backend/no-memory", test_no_memory);
+  g_test_add_func ("/cuda/backend/second-device", test_second_device);
   result = g_test_run ();
   lychee_test_remove_dir (dir);
   g_free (dir);

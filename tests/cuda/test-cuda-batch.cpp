@@ -189,6 +189,17 @@ test_no_capture ()
   unsetenv ("LYCHEE_EMULATED_NO_CAPTURE");
 }
 
+/* An error that other code of this thread left is not this one's. */
+static void
+test_others_error ()
+{
+  Fixture f (0, LYCHEE_CUDA_F16);
+
+  CHECK (cudaSetDevice (1000) != cudaSuccess);
+  f.run (f.model.worker, { 0 }, false, LYCHEE_CUDA_OUTPUT_LAST); /* ends the test if it fails */
+  test::result ("an error of somebody else's");
+}
+
 static void
 test_refused ()
 {
@@ -233,6 +244,7 @@ main ()
   test_together (0, false, LYCHEE_CUDA_OUTPUT_LAST, "dense, q8_0", LYCHEE_CUDA_Q8_0);
   test_together (100, true, LYCHEE_CUDA_OUTPUT_CHOSEN, "sparse, q8_0", LYCHEE_CUDA_Q8_0);
   test_no_capture ();
+  test_others_error ();
   test_refused ();
   return test::finish ();
 }

@@ -272,6 +272,53 @@ test_gate ()
       }
 }
 
+/* What half floats cannot hold becomes the largest that they can; what is no number stays so. */
+static void
+test_saturation ()
+{
+  const float inputs[] = { 300, -300, 3e20f, NAN, 2 };
+  const int n = 5;
+
+  for (LycheeCudaType type : { LYCHEE_CUDA_F16, LYCHEE_CUDA_BF16 }) {
+    bool bf16 = type == LYCHEE_CUDA_BF16;
+    std::vector<float> gate_up (2 * n, 300), norm_weight (4, 40000);
+    Array<uint16_t> output (n), normed (4);
+    LycheeCudaGate gate = {};
+    LycheeCudaNorm norm = {};
+
+    for (int i = 0; i < n; i++) /* 300 of them through the gate */
+      gate_up[(size_t) (n + i)] = inputs[i];
+    Array<float> gate_up_array (gate_up), x (std::vector<float>{ 1, -1, 2, 0 }),
+        weight (norm_weight);
+    gate.type = norm.type = type;
+    gate.activation = LYCHEE_CUDA_SILU;
+    gate.n_rows = norm.n_rows = 1;
+    gate.n = n;
+    gate.gate_up = gate_up_array.data;
+    gate.output = output.data;
+    CHECK (lychee_cuda_gate (&gate, nullptr) == 0);
+    for (int i = 0; i < n; i++) {
+      float got = test::from_bits (bf16, output.get ()[(size_t) i]), wanted = 300 * inputs[i];
+
+      if (!bf16)
+        wanted = wanted > 65504 ? 65504 : wanted < -65504 ? -65504 : wanted;
+      CHECK (std::isnan (wanted) ? std::isnan (got) : near (got, wanted, unit (type)));
+    }
+    norm.n = 4;
+    norm.x = x.data;
+    norm.weight = weight.data;
+    norm.output = normed.data;
+    CHECK (lychee_cuda_norm (&norm, nullptr) == 0);
+    /* 2 / sqrt (1.5) * 40000 is 65320: in its range; with twice the weight it is not. */
+    CHECK (near (test::from_bits (bf16, normed.get ()[2]), 65319.7, unit (type)));
+    weight.put (std::vector<float> (4, 80000));
+    CHECK (lychee_cuda_norm (&norm, nullptr) == 0);
+    CHECK (near (test::from_bits (bf16, normed.get ()[2]), bf16 ? 130639 : 65504, unit (type)));
+    CHECK (near (test::from_bits (bf16, normed.get ()[1]), -65320, unit (type)));
+  }
+  test::result ("what half floats cannot hold");
+}
+
 static void
 test_logits ()
 {
@@ -428,6 +475,7 @@ main ()
   test_rope ();
   test_blocks ();
   test_gate ();
+  test_saturation ();
   test_logits ();
   test_convert ();
   test_scatter ();

@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
+#include <cublas_v2.h>
+
 #include "cuda-test.h"
 #include "lychee-cuda-device.cuh"
 
@@ -56,6 +60,32 @@ beyond_dynamic_kernel (int n)
   LYCHEE_DYNAMIC_SHARED (memory);
 
   memory[n - 1] = 1;
+}
+
+/* Static shared memory, besides what is asked for. */
+__global__ void
+both_kernel (int *to)
+{
+  LYCHEE_SHARED (int, values, 1024);
+  LYCHEE_DYNAMIC_SHARED (memory);
+
+  values[threadIdx.x] = 1;
+  memory[threadIdx.x] = 1;
+  to[threadIdx.x] = values[threadIdx.x] + memory[threadIdx.x];
+}
+
+/* Addresses within parameters, as most kernels have them. */
+struct Params {
+  int n;
+  const float *from;
+  float *to;
+};
+
+__global__ void
+params_kernel (Params p)
+{
+  if ((int) threadIdx.x < p.n)
+    p.to[threadIdx.x] = p.from[threadIdx.x];
 }
 
 __global__ void
@@ -170,11 +200,10 @@ test_streams ()
   cudaStream_t stream;
   cudaGraph_t graph;
   cudaGraphExec_t exec;
-  int value = 7;
+  int value = 8;
 
   cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
   cudaMemcpyAsync (to.data, &value, sizeof value, cudaMemcpyHostToDevice, stream);
-  value = 8; /* too early: the copy has not been made */
   cudaStreamSynchronize (stream);
   CHECK (to.get ()[0] == 8);
   cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
@@ -185,6 +214,9 @@ test_streams ()
   cudaGraphLaunch (exec, stream);
   cudaStreamSynchronize (stream);
   CHECK (to.get ()[0] == 1);
+  cudaGraphLaunch (exec, stream);
+  cudaGraphLaunch (exec, stream);
+  cudaStreamSynchronize (stream);
   cudaGraphExecDestroy (exec);
   cudaGraphDestroy (graph);
   cudaStreamDestroy (stream);
@@ -203,7 +235,61 @@ test_refused ()
   lychee_allow_shared (beyond_dynamic_kernel, 100 << 10);
   CHECK (lychee_launch (beyond_dynamic_kernel, 1, 1, 50 << 10, nullptr, 4) == 0);
   CHECK (lychee_launch (beyond_dynamic_kernel, 1, 1, 300 << 10, nullptr, 4) != 0);
+  CHECK (lychee_launch (neighbour_kernel, 1, dim3 (1, 1, 65), 0, nullptr, to.data, 1) != 0);
+  CHECK (lychee_launch (neighbour_kernel, dim3 (1, 1, 65536), 64, 0, nullptr, to.data, 1) != 0);
+  CHECK (lychee_allow_shared (scan_kernel, 300 << 10) != 0);
+  setenv ("LYCHEE_EMULATED_SHARED", "101376", 1); /* a smaller device */
+  CHECK (lychee_allow_shared (scan_kernel, 100 << 10) != 0);
+  CHECK (lychee_allow_shared (scan_kernel, 99 << 10) == 0);
+  unsetenv ("LYCHEE_EMULATED_SHARED");
+  cudaGetLastError ();
   test::result ("launches that no device takes");
+}
+
+/* What failed is said again by whatever looks for errors next, as by the runtime. */
+static void
+test_errors ()
+{
+  Array<int> to (64);
+  void *memory;
+
+  setenv ("LYCHEE_EMULATED_MEMORY", "1", 1);
+  CHECK (cudaMalloc (&memory, 1 << 20) == cudaErrorMemoryAllocation);
+  unsetenv ("LYCHEE_EMULATED_MEMORY");
+  CHECK (
+      lychee_launch (neighbour_kernel, 1, 64, 0, nullptr, to.data, 1) == cudaErrorMemoryAllocation);
+  CHECK (lychee_launch (neighbour_kernel, 1, 64, 0, nullptr, to.data, 1) == 0);
+  CHECK (cudaSetDevice (1) == cudaErrorInvalidDevice);
+  CHECK (cudaGetLastError () == cudaErrorInvalidDevice);
+  CHECK (cudaGetLastError () == cudaSuccess);
+  test::result ("an error that nobody asked for shows");
+}
+
+/* Streams and memory are of the device that was a thread's own when they were made. */
+static void
+test_devices ()
+{
+  cudaStream_t stream;
+
+  setenv ("LYCHEE_EMULATED_DEVICES", "2", 1);
+  CHECK (cudaSetDevice (1) == 0);
+  cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+  {
+    Array<int> to (64);
+    int refused = 0;
+
+    CHECK (lychee_launch (neighbour_kernel, 1, 64, 0, stream, to.data, 1) == 0);
+    cudaStreamSynchronize (stream);
+    std::thread other ([&] { /* which begins with the first device */
+      refused = lychee_launch (neighbour_kernel, 1, 64, 0, stream, to.data, 1);
+    });
+    other.join ();
+    CHECK (refused == cudaErrorInvalidResourceHandle);
+  }
+  cudaStreamDestroy (stream);
+  CHECK (cudaSetDevice (0) == 0);
+  unsetenv ("LYCHEE_EMULATED_DEVICES");
+  test::result ("a stream of another device");
 }
 
 /* A race shows in some order. */
@@ -290,16 +376,215 @@ test_faults ()
   test::result ("vectors that are not aligned");
   CHECK (dies ([&] { cudaFree (to.data + 1); }));
   test::result ("memory that is freed and is none");
-  for (int captures : { 0, 1 })
+  for (int n : { 44 << 10, 45 << 10 }) /* with 4 KiB that are static */
+    CHECK (
+        dies ([&] { lychee_launch (both_kernel, 1, 1, n, nullptr, to.data); }) == (n > 44 << 10));
+  test::result ("more static and dynamic shared memory than there is");
+}
+
+/* Addresses that a kernel cannot follow. */
+static void
+test_addresses ()
+{
+  Array<float> from (8), wide (64);
+  std::vector<float> host (8);
+  float *freed;
+
+  cudaMalloc (reinterpret_cast<void **> (&freed), 32);
+  cudaFree (freed);
+  for (const float *at : { (const float *) from.data, (const float *) nullptr,
+           (const float *) from.data + 8, (const float *) host.data (), (const float *) freed })
     CHECK (dies ([&] {
+      lychee_launch (
+          params_kernel, 1, 8, 0, nullptr, Params{ at == from.data ? 8 : 0, at, wide.data });
+    }) == (at == host.data () || at == freed));
+  test::result ("parameters that are addresses of the host's, or of memory that was freed");
+
+  /* Also when it was freed after the graph was made. */
+  for (int frees : { 0, 1 })
+    CHECK (dies ([&] {
+      cudaStream_t stream;
+      cudaGraph_t graph;
+      cudaGraphExec_t exec;
+      void *memory;
+
+      cudaMalloc (&memory, 32);
+      cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+      cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
+      lychee_launch (params_kernel, 1, 8, 0, stream,
+          Params{ 8, static_cast<const float *> (memory), wide.data });
+      cudaStreamEndCapture (stream, &graph);
+      cudaGraphInstantiate (&exec, graph, 0);
+      if (frees)
+        cudaFree (memory);
+      cudaGraphLaunch (exec, stream);
+      cudaStreamSynchronize (stream);
+    }) == (frees > 0));
+  test::result ("graphs with addresses of memory that was freed");
+
+  for (int other : { 0, 1 })
+    CHECK (dies ([&] {
+      float *memory;
+
+      setenv ("LYCHEE_EMULATED_DEVICES", "2", 1);
+      cudaSetDevice (other);
+      cudaMalloc (reinterpret_cast<void **> (&memory), 32);
+      cudaSetDevice (0);
+      lychee_launch (params_kernel, 1, 8, 0, nullptr, Params{ 8, memory, wide.data });
+    }) == (other > 0));
+  test::result ("memory of another device");
+}
+
+enum CopyFault {
+  NO_FAULT,
+  CHANGED,       /* the source, too early */
+  PINNED_FREED,  /* likewise */
+  BEYOND,        /* an allocation */
+  TO_HOST,       /* where it should be the device */
+  TO_UNPINNED,   /* the host would wait */
+  UNPINNED_GRAPH /* of which nobody knows how long it is there */
+};
+
+static void
+copy_with (CopyFault fault)
+{
+  Array<int> to (16);
+  std::vector<int> host (17, 3);
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  void *pinned;
+
+  cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+  cudaMallocHost (&pinned, 64);
+  memset (pinned, 1, 64);
+  if (fault == UNPINNED_GRAPH)
+    cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
+  cudaMemcpyAsync (fault == TO_HOST ? (void *) host.data () : to.data,
+      fault == PINNED_FREED ? pinned : host.data (), fault == BEYOND ? 68 : 64,
+      cudaMemcpyHostToDevice, stream);
+  if (fault == UNPINNED_GRAPH)
+    cudaStreamEndCapture (stream, &graph);
+  if (fault == CHANGED)
+    host[15] = 4;
+  if (fault == PINNED_FREED)
+    cudaFreeHost (pinned);
+  if (fault == TO_UNPINNED)
+    cudaMemcpyAsync (host.data (), to.data, 64, cudaMemcpyDeviceToHost, stream);
+  cudaStreamSynchronize (stream);
+}
+
+static void
+test_copies ()
+{
+  Array<int> from (std::vector<int>{ 5 });
+  cudaStream_t stream;
+  void *pinned;
+
+  for (int fault = NO_FAULT; fault <= UNPINNED_GRAPH; fault++)
+    if (dies ([&] { copy_with ((CopyFault) fault); }) != (fault != NO_FAULT))
+      test::fail ("fault %d", fault);
+  test::result ("copies that are changed, freed, too long, to the wrong side, or not pinned");
+
+  cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+  cudaMallocHost (&pinned, sizeof (int));
+  *static_cast<int *> (pinned) = 4; /* of the token before */
+  cudaMemcpyAsync (pinned, from.data, sizeof (int), cudaMemcpyDeviceToHost, stream);
+  CHECK (*static_cast<int *> (pinned) == -1);
+  cudaStreamSynchronize (stream);
+  CHECK (*static_cast<int *> (pinned) == 5);
+  cudaFreeHost (pinned);
+  cudaStreamDestroy (stream);
+  test::result ("a copy that is read before it was waited for shows");
+}
+
+/* While a stream captures, its thread must not do what a graph cannot hold; and no thread may wait
+ * for the device. */
+static void
+test_capture ()
+{
+  static void (*const calls[]) () = {
+    [] {}, /* is none */
+    [] { cudaDeviceSynchronize (); },
+    [] {
+      void *memory;
+
+      cudaMalloc (&memory, 4);
+    },
+    [] {
+      void *memory;
+
+      cudaMallocHost (&memory, 4);
+    },
+    [] {
+      int x = 0;
+
+      cudaMemcpy (&x, &x, 4, cudaMemcpyHostToHost);
+    },
+    [] {
+      cublasHandle_t blas;
+
+      cublasCreate (&blas);
+    },
+  };
+  const size_t n = sizeof calls / sizeof *calls;
+
+  for (size_t i = 0; i < n; i++)
+    for (int captures : { 0, 1 })
+      CHECK (dies ([&] {
+        cudaStream_t stream;
+
+        cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+        if (captures)
+          cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
+        calls[i]();
+      }) == (captures && i > 0));
+  test::result ("calls that are forbidden in a thread that captures");
+
+  for (int waits : { 0, 1 })
+    CHECK (dies ([&] {
+      cudaStream_t stream;
+      void *memory;
+
+      cudaMalloc (&memory, 4);
+      cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
+      cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
+      std::thread ([&] {
+        void *own;
+
+        cudaMalloc (&own, 4); /* waits for nothing */
+        if (waits)
+          cudaFree (memory);
+      }).join ();
+    }) == (waits > 0));
+  test::result ("a thread that waits for the device while another one captures");
+}
+
+/* A workspace that setting the stream took away. */
+static void
+test_blas ()
+{
+  Array<uint16_t> a (64), b (64);
+  Array<float> c (64);
+  Array<char> workspace (256);
+
+  for (int late : { 0, 1 })
+    CHECK (dies ([&] {
+      float one = 1, zero = 0;
+      cublasHandle_t blas;
       cudaStream_t stream;
 
       cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
-      if (captures)
-        cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal);
-      cudaDeviceSynchronize ();
-    }) == (captures > 0));
-  test::result ("a device that is waited for while a stream captures");
+      cublasCreate (&blas);
+      if (!late)
+        cublasSetStream (blas, stream);
+      cublasSetWorkspace (blas, workspace.data, 256);
+      if (late)
+        cublasSetStream (blas, stream);
+      cublasGemmEx (blas, CUBLAS_OP_T, CUBLAS_OP_N, 8, 8, 8, &one, a.data, CUDA_R_16F, 8, b.data,
+          CUDA_R_16F, 8, &zero, c.data, CUDA_R_32F, 8, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+      cudaStreamSynchronize (stream);
+    }) == (late > 0));
+  test::result ("products without a workspace of their own");
 }
 
 int
@@ -308,7 +593,13 @@ main ()
   test_works ();
   test_streams ();
   test_refused ();
+  test_errors ();
+  test_devices ();
   test_order ();
   test_faults ();
+  test_addresses ();
+  test_copies ();
+  test_capture ();
+  test_blas ();
   return test::finish ();
 }

@@ -4,6 +4,7 @@
  * for, where keys are turned back, and beyond. */
 
 #include "backend-fixture.h"
+#include "lychee-sampler-private.h"
 
 #include <string.h>
 
@@ -167,13 +168,133 @@ test_over (gconstpointer data)
   side_clear (&cuda);
 }
 
+#define N_TOGETHER 3
+#define N_STEPS 12
+
+/* One of several sequences that are decoded at the same time. */
+typedef struct {
+  const Case *c;
+  LycheeModel *model;
+  LycheeBackend *backend;
+  LycheeCache *cache; /* of the device's own */
+  guint budget;
+  const gint32 *ids;
+  gint32 chosen[N_STEPS], wanted[N_STEPS];
+  float gap[N_STEPS]; /* to the next best */
+} Decoding;
+
+/* In a thread of its own. Not before the others are there, who then wait for each other. */
+static gpointer
+decode (gpointer data)
+{
+  Decoding *d = data;
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = d->budget, .rest = TRUE };
+  g_autoptr (LycheeSampler) sampler =
+      g_object_new (LYCHEE_TYPE_SAMPLER, "temperature", 0.0, "repetition-penalty", 1.0, NULL);
+  LycheeWorker *worker = new_worker (LYCHEE_BACKEND_CUDA, d->model);
+
+  lychee_worker_set_options (worker, &options);
+  for (guint i = 0; i < N_STEPS; i++) {
+    g_autoptr (GError) error = NULL;
+
+    lychee_worker_run_choosing (
+        worker, d->cache, d->ids + i, 1, sampler, &d->chosen[i], NULL, &error);
+    g_assert_no_error (error);
+    for (guint n = 0; i == 1 && n < N_TOGETHER; g_usleep (100)) {
+      guint64 n_shared;
+
+      lychee_backend_get_sharing (d->backend, &n, &n_shared);
+    }
+  }
+  lychee_worker_free (worker);
+  return NULL;
+}
+
+/* Several sequences, of which each is at another place, in one pass: @budget that of all rows, or
+ * less. The processor reads their beginnings, and computes each one alone. */
+static void
+check_together (const Case *c, guint budget, double close)
+{
+  /* So that after the first token none has an index to bring up to date, which it does alone. */
+  static const guint begins[N_TOGETHER] = { RANGE + 21, RANGE + 85, 2 * RANGE + 37 };
+  g_autoptr (LycheeModel) model = NULL;
+  g_autoptr (LycheeBackend) backend = NULL;
+  Decoding all[N_TOGETHER] = { { NULL } };
+  GThread *threads[N_TOGETHER];
+  guint n_vocab, n_compared = 0, n_decoding;
+  guint64 n_shared;
+  Side reader;
+  gint32 ids[2 * RANGE + 40 + N_STEPS];
+
+  g_setenv ("LYCHEE_CUDA_PATIENCE", "60000000", TRUE); /* nobody goes on without the others */
+  model = load_case (c);
+  backend = lychee_backend_new (LYCHEE_BACKEND_CUDA, model, 1, 0, NULL);
+  g_unsetenv ("LYCHEE_CUDA_PATIENCE");
+  n_vocab = lychee_model_get_n_vocab (model);
+  make_ids (ids, G_N_ELEMENTS (ids), 31);
+  reader = new_side (LYCHEE_BACKEND_CPU, model, c, budget);
+  for (guint i = 0, at = 0; i < N_TOGETHER; i++) {
+    Side alone = new_side (LYCHEE_BACKEND_CPU, model, c, budget);
+
+    for (guint n; at < begins[i]; at += n) {
+      n = MIN (16, begins[i] - at);
+      run (&reader, ids + at, n, LYCHEE_OUTPUT_NONE);
+    }
+    g_assert_true (lychee_cache_is_bare (reader.cache));
+    all[i] = (Decoding){ c, model, backend, lychee_cache_fork (reader.cache, NULL), budget,
+      ids + begins[i] - RANGE };
+    g_object_unref (alone.cache);
+    alone.cache = lychee_cache_fork (reader.cache, NULL);
+    for (guint step = 0; step < N_STEPS; step++) {
+      const float *logits;
+
+      run (&alone, all[i].ids + step, 1, LYCHEE_OUTPUT_LAST);
+      logits = alone.logits;
+      all[i].gap[step] = G_MAXFLOAT;
+      for (guint j = 1; j < n_vocab; j++)
+        if (logits[j] > logits[all[i].wanted[step]])
+          all[i].wanted[step] = j;
+      for (guint j = 0; j < n_vocab; j++)
+        if ((gint32) j != all[i].wanted[step])
+          all[i].gap[step] = MIN (all[i].gap[step], logits[all[i].wanted[step]] - logits[j]);
+    }
+    side_clear (&alone);
+  }
+  for (guint i = 0; i < N_TOGETHER; i++)
+    threads[i] = g_thread_new ("decoding", decode, &all[i]);
+  for (guint i = 0; i < N_TOGETHER; i++) {
+    g_thread_join (threads[i]);
+    g_assert_cmpuint (lychee_cache_get_length (all[i].cache), ==, begins[i] + N_STEPS);
+    for (guint step = 0; step < N_STEPS; step++)
+      if (all[i].gap[step] > close) { /* else two are as good as equal */
+        g_assert_cmpint (all[i].chosen[step], ==, all[i].wanted[step]);
+        n_compared++;
+      }
+    g_object_unref (all[i].cache);
+  }
+  lychee_backend_get_sharing (backend, &n_decoding, &n_shared);
+  g_test_message ("%u tokens compared, %" G_GUINT64_FORMAT " shared", n_compared, n_shared);
+  g_assert_cmpuint (n_decoding, ==, 0);
+  g_assert_cmpuint (n_compared, >=, N_TOGETHER * N_STEPS / 2);
+  g_assert_cmpuint (n_shared, >=, N_TOGETHER * (N_STEPS - 2));
+  side_clear (&reader);
+}
+
+static void
+test_together (gconstpointer data)
+{
+  check_together (data, 4096, 0.02);
+  check_together (data, 120, 0.05);
+}
+
 int
 main (int argc, char **argv)
 {
   static const struct {
     const char *name;
     void (*test) (gconstpointer data);
-  } tests[] = { { "keys", test_keys }, { "beyond", test_beyond }, { "over", test_over } };
+  } tests[] = { { "keys", test_keys }, { "beyond", test_beyond }, { "over", test_over },
+    { "together", test_together } };
   int result;
 
   g_test_init (&argc, &argv, NULL);

@@ -161,8 +161,14 @@ test_table (Kind kind, const char *name)
   Array<Weight> table_array (table);
   Random random ((uint64_t) kind + 1);
 
+  /* One more than a block has threads with all settings, and a history that is longer; one, and six
+   * tiles of which the last is not full, with each setting and each kind, but not all of both. */
   for (int n : { 1, 1025, 1400 })
-    for (const Settings &set : settings) {
+    for (int i_set = 0; i_set < (int) (sizeof settings / sizeof *settings); i_set++) {
+      const Settings &set = settings[i_set];
+
+      if (n != 1025 && (i_set + kind) % 4 != 0 && !test::is_long ())
+        continue;
       std::vector<float> logits = make_logits (random, kind, n);
       std::vector<int> history;
       int n_history = set.penalty == 1 ? 0 : n == 1025 ? 1100 : 3;
@@ -205,7 +211,7 @@ test_distribution ()
   Array<unsigned> counts (LYCHEE_N_BUCKETS);
   Array<int> history (1), members (5), chosen (1);
   LycheeCudaSampling s = { 0, (float) (M_LOG2E * (1 << LYCHEE_OCTAVE_BITS)), 1, 0, 0, 1, 1, 0 };
-  const int n = 200;
+  const int n = test::is_long () ? 1000 : 40;
   int times[5] = {};
 
   for (int i = 0; i < n; i++) {
@@ -221,7 +227,7 @@ test_distribution ()
       times[id]++;
   }
   for (int i = 0; i < 5; i++)
-    CHECK (fabs (times[i] / (double) n - wanted[i]) < 0.02);
+    CHECK (fabs (times[i] / (double) n - wanted[i]) < 1.01 / n); /* they are evenly spread */
   test::result ("as often as it is likely");
 }
 

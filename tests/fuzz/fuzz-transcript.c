@@ -39,8 +39,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 
   if (size < 1)
     return 0;
-  options.format = data[0] % 7;
-  options.encoding = encodings[data[0] / 7 % 8];
+  options.format = data[0] % 10;
+  options.encoding = encodings[data[0] / 10 % 8];
   options.stream = data[0] >= 128;
   size--;
 

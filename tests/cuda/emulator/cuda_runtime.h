@@ -185,6 +185,7 @@ enum {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind {
@@ -211,6 +212,8 @@ typedef struct LycheeEmulatorEvent *cudaEvent_t;
 
 extern "C" {
 cudaError_t cudaGetDeviceCount (int *n);
+cudaError_t cudaRuntimeGetVersion (int *version);
+cudaError_t cudaDriverGetVersion (int *version);
 cudaError_t cudaSetDevice (int device);
 cudaError_t cudaGetDeviceProperties (cudaDeviceProp *properties, int device);
 cudaError_t cudaMemGetInfo (size_t *free, size_t *total);

@@ -127,7 +127,7 @@ struct SharedArray {
 
 /* What runs the blocks of one launch, in one thread of the process. */
 struct Machine {
-  Stack main;
+  Stack main = {};
   std::vector<Fibre> fibres;
   std::vector<Warp> warps;
   std::vector<unsigned> ready;
@@ -181,22 +181,49 @@ switch_stacks (Stack &from, Stack &to, bool for_good)
 #endif
 }
 
+/* Goes on with one of those that are ready: with the block's caller, where none is. Straight from
+ * one fibre to the next, for this is most of what the emulator does. */
+static void
+go_on (Stack &from, bool for_good)
+{
+  Machine &m = *machine;
+  unsigned n = (unsigned) m.ready.size ();
+
+  if (n == 0) {
+    switch_stacks (from, m.main, for_good);
+    return;
+  }
+  unsigned pick = m.random ? random_below (m, n) : n - 1;
+  std::swap (m.ready[pick], m.ready[n - 1]);
+  m.current = &m.fibres[m.ready[n - 1]];
+  m.ready.pop_back ();
+  if (&m.current->stack != &from)
+    switch_stacks (from, m.current->stack, for_good);
+}
+
 static void
 give_way ()
 {
-  switch_stacks (machine->current->stack, machine->main, false);
+  go_on (machine->current->stack, false);
 }
 
 extern "C" void
 lychee_emulator_begin ()
 {
 #if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber (nullptr, &machine->main.bottom, &machine->main.size);
+  const void *bottom;
+  size_t size;
+
+  __sanitizer_finish_switch_fiber (nullptr, &bottom, &size);
+  if (!machine->main.bottom) { /* the first one of all begins from there */
+    machine->main.bottom = bottom;
+    machine->main.size = size;
+  }
 #endif
   machine->launch->body ();
   machine->current->state = RETURNED;
   machine->n_returned++;
-  switch_stacks (machine->current->stack, machine->main, true);
+  go_on (machine->current->stack, true);
   abort ();
 }
 
@@ -404,6 +431,10 @@ intact (const unsigned char *from, const unsigned char *to)
 static void
 end_shared (Machine &m)
 {
+  /* Known only now; a device would not have begun. */
+  if (m.shared_used + m.launch->dynamic_size > m.launch->most_shared)
+    fault ("%zu bytes of static and %zu of dynamic shared memory, and the kernel may have %zu",
+        m.shared_used, m.launch->dynamic_size, m.launch->most_shared);
   UNPOISON (m.arena.data (), m.arena.size ());
   for (auto &array : m.arrays) {
     unsigned char *end = array.second.at + array.second.size;
@@ -455,14 +486,7 @@ run_block (Machine &m, Dim3 block)
     prepare_fibre (f);
     m.ready.push_back (m.n_threads - 1 - i);
   }
-  while (!m.ready.empty ()) {
-    unsigned n = (unsigned) m.ready.size (), pick = m.random ? random_below (m, n) : n - 1;
-
-    std::swap (m.ready[pick], m.ready[n - 1]);
-    m.current = &m.fibres[m.ready[n - 1]];
-    m.ready.pop_back ();
-    switch_stacks (m.main, m.current->stack, false);
-  }
+  go_on (m.main, false);
   m.current = nullptr;
   if (m.n_returned != m.n_threads)
     describe_deadlock (m);
@@ -472,8 +496,23 @@ run_block (Machine &m, Dim3 block)
 
 static std::mutex lock; /* of what follows */
 static std::map<const void *, size_t> allowed;
-static std::map<unsigned char *, size_t> device_memory; /* begin -> size */
+
+struct Block {
+  size_t size;
+  int device;
+};
+typedef std::map<const unsigned char *, Block> Blocks; /* by their begin */
+static Blocks device_memory, freed_memory;
 static size_t memory_limit, memory_used;
+
+/* Smaller devices than the one that is emulated: $LYCHEE_EMULATED_SHARED bytes. */
+size_t
+get_block_shared ()
+{
+  const char *variable = getenv ("LYCHEE_EMULATED_SHARED");
+
+  return variable ? strtoull (variable, nullptr, 10) : most_shared;
+}
 
 static void
 run (const Launch &l)
@@ -482,6 +521,7 @@ run (const Launch &l)
   unsigned n = l.grid.x * l.grid.y * l.grid.z;
   std::vector<unsigned> order (n);
 
+  l.check ();
   m.launch = &l;
   m.random = seed ? seed * 0x9e3779b97f4a7c15u + n_launches : 0;
   for (unsigned i = 0; i < n; i++)
@@ -495,32 +535,37 @@ run (const Launch &l)
   check_guards ();
 }
 
-void
+int
 allow_shared (const void *kernel, size_t size)
 {
   std::lock_guard<std::mutex> guard (lock);
 
+  if (size > get_block_shared ())
+    return fail (cudaErrorInvalidValue);
   allowed[kernel] = size;
+  return cudaSuccess;
 }
 
 int
-launch (const Launch &l, void *stream)
+launch (Launch l, void *stream)
 {
-  unsigned n = l.block.x * l.block.y * l.block.z;
-  size_t most = most_static;
+  size_t n = (size_t) l.block.x * l.block.y * l.block.z, most = most_static;
 
+  l.most_shared = most_static;
   {
     std::lock_guard<std::mutex> guard (lock);
     auto found = allowed.find (l.kernel);
 
-    if (found != allowed.end ())
+    if (found != allowed.end ()) {
       most = found->second;
+      l.most_shared = get_block_shared ();
+    }
   }
-  if (n == 0 || n > most_threads || l.grid.x == 0 || l.grid.y == 0 || l.grid.z == 0 ||
-      l.grid.y > 65535 || l.grid.z > 65535 || l.dynamic_size > most || most > most_shared)
-    return cudaErrorInvalidConfiguration;
-  Launch copy = l;
-  return enqueue (stream, [copy] { run (copy); });
+  if (n == 0 || n > most_threads || l.block.z > 64 || l.grid.x == 0 || l.grid.y == 0 ||
+      l.grid.z == 0 || l.grid.x > 0x7fffffff || l.grid.y > 65535 || l.grid.z > 65535 ||
+      l.dynamic_size > most)
+    return fail (cudaErrorInvalidConfiguration);
+  return enqueue (stream, [l] { run (l); });
 }
 
 void
@@ -551,27 +596,44 @@ get_limit ()
   return memory_limit ? memory_limit : variable ? strtoull (variable, nullptr, 10) : 0;
 }
 
+/* The block that @at lies in or, with @slack, right behind. With the lock. */
+static Blocks::iterator
+find_block (Blocks &blocks, const void *at, size_t slack)
+{
+  const unsigned char *byte = (const unsigned char *) at;
+  auto found = blocks.upper_bound (byte);
+
+  if (found == blocks.begin ())
+    return blocks.end ();
+  --found;
+  return byte < found->first + found->second.size + slack ? found : blocks.end ();
+}
+
 void *
-device_malloc (size_t size)
+device_malloc (size_t size, int device)
 {
   std::lock_guard<std::mutex> guard (lock);
   size_t limit = get_limit ();
-  unsigned char *whole;
+  unsigned char *whole, *at;
 
   if (limit && memory_used + size > limit)
     return nullptr;
   whole = (unsigned char *) aligned_alloc (256, (size + 255) / 256 * 256 + 512);
   if (!whole)
     return nullptr;
+  at = whole + 256;
   memset (whole, guard_byte, 256);
-  memset (whole + 256, fresh_byte, size);
-  memset (whole + 256 + size, guard_byte, 256);
+  memset (at, fresh_byte, size);
+  memset (at + size, guard_byte, 256);
   POISON (whole, 256);
-  POISON (whole + 256 + size, 256);
+  POISON (at + size, 256);
   memory_used += size;
   n_allocated++;
-  device_memory[whole + 256] = size;
-  return whole + 256;
+  for (auto old = freed_memory.lower_bound (at);
+       old != freed_memory.end () && old->first <= at + size;)
+    old = freed_memory.erase (old);
+  device_memory[at] = Block{ size, device };
+  return at;
 }
 
 __attribute__ ((no_sanitize ("address"))) static bool
@@ -587,16 +649,20 @@ void
 device_free (void *memory)
 {
   std::lock_guard<std::mutex> guard (lock);
-  auto found = device_memory.find ((unsigned char *) memory);
+  unsigned char *at = (unsigned char *) memory;
+  auto found = device_memory.find (at);
 
   if (found == device_memory.end ())
     fault ("%p is freed, and is no device memory", memory);
-  if (!intact_memory (found->first, found->second))
-    fault ("a write beyond device memory of %zu bytes", found->second);
-  UNPOISON (found->first - 256, found->second + 512);
-  memory_used -= found->second;
-  free (found->first - 256);
+  Block block = found->second;
+  if (!intact_memory (at, block.size))
+    fault ("a write beyond device memory of %zu bytes", block.size);
+  UNPOISON (at - 256, block.size + 512);
+  memset (at, fresh_byte, block.size);
+  memory_used -= block.size;
+  free (at - 256);
   device_memory.erase (found);
+  freed_memory[at] = block;
   n_allocated--;
 }
 
@@ -606,8 +672,63 @@ check_guards ()
   std::lock_guard<std::mutex> guard (lock);
 
   for (auto &memory : device_memory)
-    if (!intact_memory (memory.first, memory.second))
-      fault ("a write beyond device memory of %zu bytes", memory.second);
+    if (!intact_memory (memory.first, memory.second.size))
+      fault ("a write beyond device memory of %zu bytes", memory.second.size);
+}
+
+bool
+is_device_memory (const void *at)
+{
+  std::lock_guard<std::mutex> guard (lock);
+
+  return find_block (device_memory, at, 0) != device_memory.end ();
+}
+
+void
+check_device_memory (const void *at, size_t size, int device, const char *where)
+{
+  std::lock_guard<std::mutex> guard (lock);
+  auto found = find_block (device_memory, at, 1);
+
+  if (size == 0)
+    return;
+  if (found == device_memory.end ())
+    fault ("%s: %p is no device memory", where, at);
+  if ((const unsigned char *) at + size > found->first + found->second.size)
+    fault ("%s: %zu bytes from byte %td on of device memory of %zu bytes", where, size,
+        (const unsigned char *) at - found->first, found->second.size);
+  if (found->second.device != device)
+    fault ("%s: memory of device %d on device %d", where, found->second.device, device);
+}
+
+void
+check_parameter (const void *value, size_t size, int device)
+{
+#if defined(__x86_64__)
+  std::lock_guard<std::mutex> guard (lock);
+
+  for (size_t i = 0; i + 8 <= size; i += 8) {
+    unsigned char mapped;
+    uintptr_t x;
+    void *at;
+
+    memcpy (&x, (const char *) value + i, 8);
+    if (x < 0x500000000000 || x >> 47 != 0) /* nothing of a program's lies there */
+      continue;
+    at = (void *) x;
+    /* Behind its end may lie where an array of no elements begins. */
+    auto found = find_block (device_memory, at, 256);
+    if (found != device_memory.end ()) {
+      if (found->second.device != device)
+        fault ("a parameter is the address of memory of device %d, and the kernel runs on %d",
+            found->second.device, device);
+    } else if (find_block (freed_memory, at, 0) != freed_memory.end ()) {
+      fault ("a parameter is the address of memory that was freed");
+    } else if (mincore ((void *) (x & ~(uintptr_t) 4095), 4096, &mapped) == 0) {
+      fault ("a parameter is the address %p of the host's memory", at);
+    }
+  }
+#endif
 }
 
 void

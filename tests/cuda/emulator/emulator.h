@@ -12,7 +12,9 @@
  * What a device would leave undefined ends the process with a message: threads that wait at
  * different barriers or warp operations, or for one that has returned; a vector access that is not
  * aligned; a write beyond an allocation; more shared memory than was asked for; a launch that no
- * device takes. */
+ * device takes; a parameter that is an address of the host's, of memory that was freed, or of
+ * another device's; a copy that goes beyond an allocation, or whose source changes before it is
+ * made; a call that is forbidden while a stream captures. */
 
 #include <math.h>
 #include <stddef.h>
@@ -59,16 +61,22 @@ void *shared (const char *where, size_t size, size_t align);
 void *dynamic_shared ();
 
 struct Launch {
-  std::function<void ()> body;
+  std::function<void ()> body, check;
   const void *kernel;
   Dim3 grid, block;
   size_t dynamic_size;
+  size_t most_shared; /* what the kernel may have, with what is static */
+  int device;
 };
 /* Work waits in its stream until somebody waits for that, as late as a device could possibly do it;
- * while a stream captures it goes into the graph. Without a stream it is done at once. */
-int launch (const Launch &launch, void *stream);
-int enqueue (void *stream, std::function<void ()> work);
-void allow_shared (const void *kernel, size_t size);
+ * while a stream captures it goes into the graph. Without a stream it is done at once. @begin
+ * (nullable) is called when the work goes into a stream, of a graph each time. */
+int launch (Launch launch, void *stream);
+int enqueue (void *stream, std::function<void ()> work, std::function<void ()> begin = nullptr);
+/* As the runtime: what fails is also what cudaGetLastError () returns next in this thread. */
+int fail (int code);
+int get_device ();
+int allow_shared (const void *kernel, size_t size);
 
 /* The order of blocks and threads; 0: as they are numbered. */
 void set_seed (unsigned seed);
@@ -79,7 +87,7 @@ struct Counts {
 Counts counts ();
 
 /* Device memory, with guards. */
-void *device_malloc (size_t size);
+void *device_malloc (size_t size, int device);
 void device_free (void *memory);
 /* Looks at the guards of all device memory. */
 void check_guards ();
@@ -88,6 +96,25 @@ void check_guards ();
 void set_memory_limit (size_t bytes);
 
 void check_aligned (const void *pointer, size_t align, const char *where);
+/* That memory is one allocation's, and of @device. */
+void check_device_memory (const void *at, size_t size, int device, const char *where);
+bool is_device_memory (const void *at);
+/* That no 8 bytes of a kernel's parameter are an address of anything but @device's memory. */
+void check_parameter (const void *value, size_t size, int device);
+
+template <typename T>
+void
+check_parameter (T value, int device)
+{
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)
+  if (alignof (T) >= 8) {
+    __builtin_clear_padding (&value);
+    check_parameter (&value, sizeof value, device);
+  }
+#endif
+#endif
+}
 
 template <typename T>
 const T *
@@ -113,10 +140,14 @@ int
 launch_kernel (void (*kernel) (Params...), Dim3 grid, Dim3 block, size_t size, void *stream,
     const Args &...args)
 {
+  int device = get_device (), status;
   std::function<void ()> body = [kernel, args...] { kernel (args...); };
+  std::function<void ()> check = [device, args...] { (check_parameter (args, device), ...); };
 
-  return launch (
-      Launch{ body, reinterpret_cast<const void *> (kernel), grid, block, size }, stream);
+  status = launch (
+      Launch{ body, check, reinterpret_cast<const void *> (kernel), grid, block, size, 0, device },
+      stream);
+  return status;
 }
 
 }
