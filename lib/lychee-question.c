@@ -259,13 +259,13 @@ lychee_question_class_init (LycheeQuestionClass *klass)
   /**
    * LycheeQuestion:quotes:
    *
-   * How many sentences of the transcript, word for word, are to be the answer; 0: none, the model
-   * writes it. They are those that the question's attention turns to most, found as evidence is, in
-   * the order in which they were said, a line each: time, speaker, words. For each two of them the
-   * transcript is cut in one part more, each of which is asked about by itself, so that they come
-   * from all of it. They are [property@Answer:evidence], too, in place of what evidence asks for;
-   * what says how the model writes does not matter to them. A small model whose own words are
-   * inventions still knows where to look.
+   * How many sentences of the transcript, word for word, are to be the answer, at most one for each
+   * 48 tokens; 0: none, the model writes it. They are those that the question's attention turns to
+   * most, found as evidence is, in the order in which they were said, a line each: time, speaker,
+   * words. For each two of them the transcript is cut in one part more, each of which is asked
+   * about by itself, so that they come from all of it. They are [property@Answer:evidence], too, in
+   * place of what evidence asks for; what says how the model writes does not matter to them. A
+   * small model whose own words are inventions still knows where to look.
    */
   props[PROP_QUOTES] = g_param_spec_uint ("quotes", "Quotes",
       "Sentences of the transcript, word for word, that are the answer; 0: the model writes it", 0,

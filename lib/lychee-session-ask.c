@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unicode/uloc.h>
 
-#define LEAST_PART 96 /* tokens of a part of the transcript that is asked for quotes by itself, */
-#define MOST_LATE 24  /* which ends so many chunks later, if a sentence does then */
+#define SPARSEST 48  /* tokens for each sentence that is quoted: two from a part, */
+#define MOST_LATE 24 /* which ends so many chunks later, if a sentence does then */
 
 /* Whether nothing was said: no chunk, or only white space. */
 static gboolean
@@ -592,8 +592,10 @@ quote_answer (Asking *a, guint n_quotes, const GArray *ids, GError **error)
   Part part = { 0 };
   g_autofree guint *places = lychee_cache_list_chunks (a->tail, &part.n_chunks);
   guint n_tokens = places[2 * part.n_chunks - 1] - places[0], told = 0;
-  guint64 n_parts = CLAMP (((guint64) n_quotes + 1) / 2, 1, MAX (1, n_tokens / LEAST_PART));
+  guint64 n_parts;
 
+  n_quotes = MIN (n_quotes, MAX (1, n_tokens / SPARSEST));
+  n_parts = ((guint64) n_quotes + 1) / 2;
   part.places = places;
   a->answer->finish = LYCHEE_FINISH_STOP;
   tell_progress (a);

@@ -182,7 +182,8 @@ listen_and_answer (Run *run)
                " ! fdsink name=output"))
     return;
   decoder = program_get (program, "decoder");
-  g_object_set (decoder, "prompt", program->prompt, "max-tokens", program->max_tokens, NULL);
+  g_object_set (decoder, "prompt", program->prompt, "max-tokens", program->max_tokens, "quotes",
+      program->quotes, NULL);
   program_add_probe (program, "ears", "sink", GST_PAD_PROBE_TYPE_BUFFER, on_sound, run);
   program_add_probe (program, "ears", "src", GST_PAD_PROBE_TYPE_BUFFER, on_utterance, run);
   program_add_probe (program, "output", "sink", GST_PAD_PROBE_TYPE_BUFFER, on_answer, run);
@@ -205,6 +206,7 @@ main (int argc, char **argv)
     .terminal = console_is_screen (STDERR_FILENO),
     .program = { .name = "lychee-listen",
         .default_prompt = PROGRAM_PROMPT,
+        .takes_quotes = TRUE,
         .max_tokens = 256,
         .input = "the microphone",
         .console = { .line_end = "\r\033[K" },
@@ -220,7 +222,7 @@ main (int argc, char **argv)
   if (program_parse (&run.program,
           "Listens to FILE, a recording, or without one to the microphone until Ctrl-C, and "
           "writes\n"
-          "what a language model answers.",
+          "what matters of what was said, or with --prompt what a language model answers.",
           options, argc, argv) &&
       program_check (&run.program)) {
     program_print (

@@ -166,6 +166,13 @@ print_figures (Run *run)
         "the transcript is longer than the model's context: the answer knows its first %u tokens",
         transcript_tokens);
   }
+  if (run->program.quotes > 0) {
+    console_say (&run->program.console, "\n",
+        "%u tokens read in %.1f s (%.0f tokens/s); first quote after %.2f s, all after %.2f s",
+        run->read_tokens > 0 ? run->read_tokens : transcript_tokens, run->read_seconds,
+        run->read_rate, to_first, seconds);
+    return;
+  }
   /* The first token's time is the question's; the rate is that of the others. */
   console_say (&run->program.console, "\n",
       "%u tokens read in %.1f s (%.0f tokens/s); first word after %.2f s; %u tokens of answer%s, "
@@ -203,7 +210,8 @@ say_outcome (Run *run)
   if (program->status == 130) {
     console_say (&program->console, "lychee-summarize: ", "interrupted");
   } else if (run->answer != NULL && reason == NULL) {
-    print_evidence (run);
+    if (program->quotes == 0)
+      print_evidence (run);
     print_figures (run);
   } else if (program->status == 0) { /* otherwise it has been said */
     program_fail (program, "%s", reason != NULL ? reason : "the pipeline ended without an answer");
@@ -224,7 +232,8 @@ summarize (Run *run)
   decoder = program_get (program, "decoder");
   run->source = program_get (program, "source");
   run->parse = program_get (program, "parse");
-  g_object_set (decoder, "prompt", program->prompt, "max-tokens", program->max_tokens, NULL);
+  g_object_set (decoder, "prompt", program->prompt, "max-tokens", program->max_tokens, "quotes",
+      program->quotes, NULL);
   program_add_probe (program, "output", "sink", GST_PAD_PROBE_TYPE_BUFFER, on_answer, run);
   output_flags = append_to_output ();
   program_run (program);
@@ -244,6 +253,7 @@ main (int argc, char **argv)
   Run run = { .terminal = console_is_screen (STDERR_FILENO),
     .program = { .name = "lychee-summarize",
         .default_prompt = PROGRAM_PROMPT,
+        .takes_quotes = TRUE,
         .max_tokens = 256,
         .on_posted = on_posted,
         .on_message = on_message,
@@ -256,7 +266,9 @@ main (int argc, char **argv)
   if (program_parse (&run.program,
           "Reads a transcript (SRT, WebVTT, ASS, SBV, TTML, SAMI, JSON of recognisers, plain text; "
           "- is\n"
-          "standard input) and writes what a language model answers.",
+          "standard input) and writes what matters in it, in the words of those who said it, or "
+          "with\n"
+          "--prompt what a language model answers.",
           options, argc, argv) &&
       program_check (&run.program)) {
     program_print (&run.program, "fdsrc", "lycheetranscriptparse");

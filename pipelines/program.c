@@ -67,8 +67,12 @@ take_files (Program *program, char **files)
 static gboolean
 take_question (Program *program, gboolean limited)
 {
+  if (program->quotes < -1)
+    return program_refuse (program, "--quotes must be 0 or more");
+  if (program->quotes == -1)
+    program->quotes = program->takes_quotes && program->prompt == NULL ? PROGRAM_QUOTES : 0;
   if (program->prompt == NULL)
-    program->prompt = g_strdup (program->default_prompt);
+    program->prompt = g_strdup (program->quotes > 0 ? PROGRAM_MINUTES : program->default_prompt);
   if (program->prompt != NULL &&
       (*program->prompt == '\0' || !g_utf8_validate (program->prompt, -1, NULL)))
     return program_refuse (program, "--prompt must be UTF-8 text and not empty");
@@ -86,12 +90,21 @@ program_parse (
   g_auto (GStrv) files = NULL;
   gboolean limited = program->max_tokens >= 0, only_version = FALSE;
   g_autofree char *question =
-      g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
+      program->takes_quotes
+          ? g_strdup_printf (
+                "Without --prompt it asks: %s\nand quotes %d sentences; with --quotes 0: %s",
+                PROGRAM_MINUTES, PROGRAM_QUOTES, program->default_prompt)
+          : g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
   g_autofree char *how_long =
       g_strdup_printf ("Longest answer, in tokens (%d; 0: as fits)", program->max_tokens);
   /* The prompt is taken as it is, like a file's name: it is UTF-8 in any locale. */
   const GOptionEntry asking[] = {
     { "prompt", 'p', 0, G_OPTION_ARG_FILENAME, &program->prompt, "What to ask", "TEXT" },
+    { NULL },
+  };
+  const GOptionEntry quoting[] = {
+    { "quotes", 'q', 0, G_OPTION_ARG_INT, &program->quotes,
+        "Answer with so many sentences, as they were said (0: the model writes)", "N" },
     { NULL },
   };
   const GOptionEntry limit[] = {
@@ -123,6 +136,7 @@ program_parse (
     program->console.line_end = "\n";
   program->kept = -1;
   program->contrast = PROGRAM_CONTRAST;
+  program->quotes = -1;
   g_mutex_init (&program->console.lock);
   g_option_context_set_summary (context, summary);
   if (options != NULL)
@@ -131,6 +145,8 @@ program_parse (
     g_option_context_set_description (context, question);
     g_option_context_add_main_entries (context, asking, NULL);
   }
+  if (program->takes_quotes)
+    g_option_context_add_main_entries (context, quoting, NULL);
   if (limited)
     g_option_context_add_main_entries (context, limit, NULL);
   if (program->takes_source)
@@ -458,9 +474,12 @@ program_print (Program *program, const char *without_file, const char *reader)
   fprintf (stderr,
       "gst-launch-1.0 -q %s ! %s \\\n"
       "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder %s max-tokens=%d contrast=%s ! fdsink\n\n",
-      named ? location : without_file, reader, program->prefill, prompt, program->max_tokens,
-      g_ascii_dtostr (contrast, sizeof contrast, program->contrast));
+      "    ! lycheedecoder %s %s=%d%s%s ! fdsink\n\n",
+      named ? location : without_file, reader, program->prefill, prompt,
+      program->quotes > 0 ? "quotes" : "max-tokens",
+      program->quotes > 0 ? program->quotes : program->max_tokens,
+      program->quotes > 0 ? "" : " contrast=",
+      program->quotes > 0 ? "" : g_ascii_dtostr (contrast, sizeof contrast, program->contrast));
 }
 
 int

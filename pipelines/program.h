@@ -8,6 +8,9 @@
 /* What is asked where nobody says: a small model that is asked for a summary makes one up; asked
  * for what was said, it looks. */
 #define PROGRAM_PROMPT "What did the speakers talk about, and what did they decide?"
+/* What finds sums, dates and motions where sentences are quoted (docs/benchmarks.md). */
+#define PROGRAM_MINUTES "Write the minutes of this meeting."
+#define PROGRAM_QUOTES 16
 
 /* How much what a model would say without the transcript counts against it (docs/benchmarks.md,
  * "Summaries"). */
@@ -21,6 +24,7 @@ typedef struct {
   const char *name;
   const char *default_prompt; /* NULL: there is no --prompt */
   int max_tokens;             /* the default, then the option; -1: there is no --max-tokens */
+  gboolean takes_quotes;      /* --quotes */
   gboolean takes_source;      /* --source, elements that give text, instead of a file */
   const char *input;          /* what is read where no file is named; NULL: one must be */
   gboolean input_is_taken;    /* standard input is not for the transcript */
@@ -35,6 +39,7 @@ typedef struct {
   char *file; /* "-" is standard input */
   char *source, *prompt, *model, *prefill;
   double contrast;
+  int quotes; /* sentences that are the answer; 0: the model writes it */
   gboolean verbose;
 
   Console console;

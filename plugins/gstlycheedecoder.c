@@ -22,7 +22,8 @@
  *
  * With #lycheedecoder:interval or #lycheedecoder:interval-tokens,
  * #lycheedecoder:summary-prompt is asked again and again about what is new. When the transcript
- * ends, #lycheedecoder:prompt is asked about all of it, and end of stream follows the answer.
+ * ends, #lycheedecoder:prompt is asked about all of it, and end of stream follows the answer. What
+ * is asked after that has its answer in the message alone.
  *
  * A flush, a seek or a change of state to READY ends all answers within a token; PAUSED holds them
  * up. Several decoders behind a tee share one cache.

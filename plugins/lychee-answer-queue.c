@@ -47,6 +47,7 @@ struct _LycheeAnswerQueue {
   Pace pace;
   GstFlowReturn result;
   gboolean segment;      /* one was pushed */
+  gboolean ended;        /* so was an end of stream: nothing can be pushed any more */
   GstClockTime position; /* of the last buffer */
   gboolean spoke;        /* an answer was pushed that another one must not run into */
   GQueue items;          /* of Item, in the order in which they go downstream */
@@ -280,7 +281,7 @@ take_next (LycheeAnswerQueue *queue)
     }
     while ((queue->segment || none) && (buffer = g_queue_pop_head (&item->job->output)) != NULL) {
       g_cond_broadcast (&queue->changed);
-      if (queue->result == GST_FLOW_OK && queue->segment)
+      if (queue->result == GST_FLOW_OK && queue->segment && !queue->ended)
         return set_apart (queue, item->job, buffer);
       gst_buffer_unref (buffer);
     }
@@ -335,8 +336,10 @@ queue_loop (gpointer user_data)
   if (GST_IS_EVENT (next)) {
     if (GST_EVENT_TYPE (next) == GST_EVENT_SEGMENT)
       queue->segment = TRUE;
+    else if (GST_EVENT_TYPE (next) == GST_EVENT_EOS)
+      queue->ended = TRUE;
     else if (GST_EVENT_TYPE (next) == GST_EVENT_STREAM_START)
-      queue->spoke = FALSE;
+      queue->spoke = queue->ended = FALSE;
     g_mutex_unlock (&queue->lock);
     gst_pad_push_event (queue->srcpad, GST_EVENT_CAST (next));
     g_mutex_lock (&queue->lock);
@@ -491,7 +494,7 @@ lychee_answer_queue_set_active (LycheeAnswerQueue *queue, gboolean active)
     queue->flushing = FALSE;
     queue->pace = PACE_PREROLL;
     queue->result = GST_FLOW_OK;
-    queue->segment = FALSE;
+    queue->segment = queue->ended = FALSE;
     queue->spoke = FALSE;
     queue->position = GST_CLOCK_TIME_NONE;
     queue->backlog = 0;
@@ -566,7 +569,7 @@ lychee_answer_queue_flush_stop (LycheeAnswerQueue *queue, GstEvent *event)
   drop_items (queue, TRUE);
   queue->flushing = FALSE;
   queue->result = GST_FLOW_OK;
-  queue->segment = FALSE;
+  queue->segment = queue->ended = FALSE;
   queue->spoke = FALSE;
   queue->position = GST_CLOCK_TIME_NONE;
   queue->backlog = 0;

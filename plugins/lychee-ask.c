@@ -86,7 +86,10 @@ convert_number (const GValue *value, GValue *to)
   if (!g_value_transform (value, &number))
     return FALSE;
   size = g_value_get_double (&number);
-  return size >= 0 && size < 0x1p64 && g_value_transform (value, to) && is_same_number (value, to);
+  /* What is too large for any number of ours cannot even be tried. GST_CLOCK_TIME_NONE is not. */
+  if (!(size >= 0) || (size >= 0x1p64 && !G_VALUE_HOLDS_UINT64 (value)))
+    return FALSE;
+  return g_value_transform (value, to) && is_same_number (value, to);
 }
 
 /* @value as a value of @type. */

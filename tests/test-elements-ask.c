@@ -172,13 +172,46 @@ test_options (void)
   g_free (id);
 
   /* The prompt of the signal goes before that of the options; ids are numbers otherwise. */
-  id = test_chain_ask (&chain, "Who?", "x, prompt=\"Which?\", last=4e9");
+  id = test_chain_ask (
+      &chain, "Who?", "x, prompt=\"Which?\", last=4e9, to=(guint64)18446744073709551615");
   message = test_chain_wait_answer (&chain, id, NULL);
   g_assert_cmpstr (test_get_string (message, "prompt"), ==, "Who?");
   g_assert_cmpuint (test_get_time (message, "from"), ==, 16 * GST_SECOND);
   g_assert_cmpuint (test_get_time (message, "to"), ==, GST_CLOCK_TIME_NONE);
   gst_message_unref (message);
   g_free (id);
+  test_chain_end (&chain);
+  test_chain_clear (&chain);
+}
+
+/* When all is over there is still somebody who asks, though nothing goes downstream any more. */
+static void
+test_too_late (gconstpointer settings)
+{
+  g_autofree char *description = g_strconcat (CHAIN, settings, NULL);
+  g_autofree char *expected = test_own_answer (0, 5, "What?", NULL, 20);
+  GstMessage *message;
+  Chain chain;
+
+  test_chain_init (&chain, description, TEST_TEXT_CAPS);
+  test_chain_say_much (&chain, 0, 5);
+  test_chain_end (&chain);
+  for (guint i = 0; i < 2; i++) {
+    g_autofree char *id = test_chain_ask (&chain, "What?", NULL);
+
+    message = test_chain_wait_answer (&chain, id, "length");
+    g_assert_cmpstr (test_get_string (message, "text"), ==, expected);
+    gst_message_unref (message);
+  }
+  g_assert_null (gst_harness_try_pull (chain.harness));
+  g_assert_null (test_pop (chain.bus, GST_MESSAGE_ERROR | GST_MESSAGE_WARNING));
+
+  /* Until another one begins. */
+  test_chain_flush (&chain);
+  test_chain_segment (&chain, 0);
+  test_chain_say_much (&chain, 0, 5);
+  g_free (test_chain_ask (&chain, "What?", NULL));
+  gst_buffer_unref (gst_harness_pull (chain.harness));
   test_chain_end (&chain);
   test_chain_clear (&chain);
 }
@@ -507,6 +540,8 @@ add_tests (void)
     g_free (name);
   }
   g_test_add_func ("/ask/too-early", test_too_early);
+  g_test_add_data_func ("/ask/too-late/text", "", test_too_late);
+  g_test_add_data_func ("/ask/too-late/json", JSON, test_too_late);
   g_test_add_func ("/ask/failure", test_failure);
   g_test_add_func ("/ask/cancel", test_cancel);
   g_test_add_func ("/ask/flush", test_flush);
