@@ -51,7 +51,7 @@ read_span (const char **text, char *open, gint64 *start, gint64 *end)
   return TRUE;
 }
 
-/* "[01:02.50]", which has no hours; other times in brackets are in ordinary text, too. */
+/* "[01:02.50]", which has no hours. "[01:02:50]" is of an ordinary transcript, and in hours. */
 static gboolean
 read_stamp (const char **text, guint64 *time)
 {
@@ -64,7 +64,7 @@ read_stamp (const char **text, guint64 *time)
   if (minutes == 0 || minutes > 3 || at[minutes] != ':')
     return FALSE;
   seconds = strspn (at + minutes + 1, "0123456789");
-  if (seconds != 2 || strchr (".:", at[minutes + 3]) == NULL)
+  if (seconds != 2 || at[minutes + 3] != '.')
     return FALSE;
   fraction = strspn (at + minutes + 4, "0123456789");
   if (fraction < 2 || fraction > 3 || at[minutes + 4 + fraction] != ']')

@@ -19,6 +19,7 @@
 /* Titles are no sentences. */
 #define MAX_TITLE 48
 #define MAX_COLUMNS 64
+#define MAX_HEAD 2048
 /* The longest text in quotes. */
 #define MAX_QUOTED (256 * 1024)
 #define NONE G_MAXUINT
@@ -278,6 +279,8 @@ find_columns (const char *line, Columns *columns)
 {
   static const char delimiters[] = "\t;,";
 
+  if (strlen (line) > MAX_HEAD)
+    return FALSE;
   if (is_label (line)) {
     read_titles ("start\tend\ttext", '\t', columns);
     return TRUE;

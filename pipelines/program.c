@@ -92,8 +92,8 @@ program_parse (
   g_autofree char *question =
       program->takes_quotes
           ? g_strdup_printf (
-                "Without --prompt it asks: %s\nand quotes %d sentences; with --quotes 0: %s",
-                PROGRAM_MINUTES, PROGRAM_QUOTES, program->default_prompt)
+                "Without --prompt it asks: %s\nand quotes; with --quotes 0 it asks: %s",
+                PROGRAM_MINUTES, program->default_prompt)
           : g_strdup_printf ("Without --prompt it asks: %s", program->default_prompt);
   g_autofree char *how_long =
       g_strdup_printf ("Longest answer, in tokens (%d; 0: as fits)", program->max_tokens);
@@ -104,7 +104,7 @@ program_parse (
   };
   const GOptionEntry quoting[] = {
     { "quotes", 'q', 0, G_OPTION_ARG_INT, &program->quotes,
-        "Answer with so many sentences, as they were said (0: the model writes)", "N" },
+        "Quote so many sentences (16; to a question of your own, none)", "N" },
     { NULL },
   };
   const GOptionEntry limit[] = {
@@ -523,6 +523,11 @@ int
 program_close (Program *program)
 {
   program_stop (program);
+  /* What does not arrive is not done. */
+  errno = 0;
+  if ((fflush (stdout) != 0 || ferror (stdout) != 0) && program->status == 0)
+    program_fail (program, "standard output: %s",
+        errno != 0 ? g_strerror (errno) : "it could not be written");
   gst_clear_object (&program->pipeline);
   g_clear_pointer (&program->loop, g_main_loop_unref);
   if (program->kept >= 0)

@@ -122,6 +122,8 @@ static const struct {
       "[00:20.00]\n\n[00:30.00]\nBelow\n",
       "11.500-12.000 |One\n14.800-15.400 |Twice sung\n29.500-30.000 |Below\n39.600-40.200 |Twice "
       "sung\n" },
+  { "not-lrc", TEXT, "[00:00:01] Ann: One\n[00:00:05] Bob: Two\n[01:02:50] Ann: Three\n",
+      "1.000-? Ann|Ann: One\n5.000-? Bob|Bob: Two\n3770.000-? Ann|Ann: Three\n" },
   { "subviewer", SUBRIP,
       "[INFORMATION]\n[TITLE]Talk\n[END INFORMATION]\n[SUBTITLE]\n[COLF]&HFFFFFF,[SIZE]18\n"
       "00:00:41.00,00:00:44.40\nOne[br]two\n\n00:00:45.00,00:00:46.00\nThree\n",

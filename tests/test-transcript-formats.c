@@ -525,6 +525,7 @@ static void
 test_hostile (void)
 {
 #define CUE "WEBVTT\n\n00:01.000 --> 00:02.000\n"
+#define TABLE "start,end,text\n1,2,a\n"
 #define STRING "[{\"text\": \""
   static const struct {
     const char *head;
@@ -540,7 +541,11 @@ test_hostile (void)
     { "<tt>", "<" }, { "<tt>", "<p begin=\"1s\">" }, { "<tt>", "<a b=\"" }, { "<tt>", "<a>" },
     { "<tt>", "</a>" }, { "<tt>", "<!--" }, { "<tt>", "<![CDATA[a" },
     { "<tt><p begin=\"1s\">", "a=\"" }, { "<tt><p a", " b=\"<" },
-    { "<transcript><text start=\"1\">", "&amp;" } };
+    { "<transcript><text start=\"1\">", "&amp;" }, { TABLE, "\"" }, { TABLE, "1,2,\"a\n" },
+    { TABLE, "1,2,\"a\"" }, { TABLE, "," }, { TABLE, "start,end,text\n" }, { TABLE, "\"\n" },
+    { "{1}{2}a\n", "{y:" }, { "{1}{2}a\n", "|" }, { "[ti:a]\n[00:01.00]a\n", "[00:01.00]" },
+    { "[ti:a]\n[00:01.00]a\n", "<1" }, { "Scenarist_SCC V1.0\n00:00:01:00", " 9420 c1c1" },
+    { "10:15:03 From ", "a to " }, { "Ann\n", "0:05 Ann: a\n" }, { "Ann\n", "From a: " } };
 
   for (guint i = 0; i < G_N_ELEMENTS (texts); i++) {
     g_autoptr (GString) text = g_string_new (texts[i].head);

@@ -277,6 +277,8 @@ static const Case cases[] = {
       "Honor.\n?-? Q|Q: Your name?\n?-? A|A: Lee.\n?-? Q|Q: And your age?\n?-? A|A: 40.\n" },
   { "text/times", "[00:00:01] one\n(0:02.5) Ann: two\n[Laughter] three\n(0:04) Ann: four\n", 0,
       "1.000-? |one\n2.500-? Ann|Ann: two\n?-? Ann|[Laughter] three\n4.000-? Ann|Ann: four\n" },
+  { "text/times-bracketed", "[00:01:02] Ann: one\n[00:02:02] Bob: two\n[00:03:05] Ann: three\n", 0,
+      "62.000-? Ann|Ann: one\n122.000-? Bob|Bob: two\n185.000-? Ann|Ann: three\n" },
   { "text/time-alone", "0:03\nto all of you\n0:07\nand more\nwords\n1:00:02\nend\n", 0,
       "3.000-? |to all of you\n7.000-? |and more\n?-? |words\n3602.000-? |end\n" },
   { "text/time-alone-last", "It was\n12:30\n", 0, "?-? |It was\n?-? |12:30\n" },
