@@ -169,7 +169,7 @@ test_over (gconstpointer data)
 }
 
 #define N_TOGETHER 3
-#define N_STEPS 12
+#define N_STEPS 8
 
 /* One of several sequences that are decoded at the same time. */
 typedef struct {
@@ -283,8 +283,9 @@ check_together (const Case *c, guint budget, double close)
 static void
 test_together (gconstpointer data)
 {
-  check_together (data, 4096, 0.02);
   check_together (data, 120, 0.05);
+  if (data == &cases[0]) /* reading all of it differs from that by the search alone */
+    check_together (data, 4096, 0.02);
 }
 
 int

@@ -148,7 +148,8 @@ struct Machine {
   }
 };
 
-static thread_local Machine *machine;
+/* In the thread's own block, for it is looked at whenever a kernel asks which thread it is. */
+static __thread Machine *machine __attribute__ ((tls_model ("initial-exec")));
 
 static Machine &
 get_machine ()

@@ -647,15 +647,17 @@ decode_half (uint32_t bits)
   return sign ? -x : x;
 }
 
+static struct FillTable {
+  FillTable ()
+  {
+    for (uint32_t i = 0; i < 1 << 16; i++)
+      half_table[i] = decode_half (i);
+  }
+} fill_table;
+
 float
 lychee_emulator_half_to_float (uint16_t bits)
 {
-  static std::once_flag once;
-
-  std::call_once (once, [] {
-    for (uint32_t i = 0; i < 1 << 16; i++)
-      half_table[i] = decode_half (i);
-  });
   return half_table[bits];
 }
 
