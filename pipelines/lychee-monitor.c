@@ -209,6 +209,10 @@ on_message (GstMessage *message, gpointer user_data)
     g_free (self->said);
     self->said = g_strdup_printf ("%s\n%s", gst_structure_get_string (structure, "prompt"),
         gst_structure_get_string (structure, "text"));
+    /* A model may say what moves a terminal's cursor. */
+    for (char *at = self->said; *at != '\0'; at++)
+      if (g_ascii_iscntrl (*at) && *at != '\n')
+        *at = ' ';
   }
   return TRUE;
 }

@@ -121,6 +121,8 @@ program_parse (
         "Language model, a GGUF file (or: variable LYCHEE_MODEL)", "FILE" },
     { "prefill", 0, 0, G_OPTION_ARG_STRING, &program->prefill,
         "How to read the transcript: sparse (default) or dense", "MODE" },
+    { "contrast", 0, 0, G_OPTION_ARG_DOUBLE, &program->contrast,
+        "How closely answers keep to it, 0 to 10 (0.5; 0: twice as fast)", "X" },
     { "verbose", 'v', 0, G_OPTION_ARG_NONE, &program->verbose, "Say more about errors", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &only_version, "Say which version this is", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL,
@@ -133,6 +135,7 @@ program_parse (
   if (program->console.line_end == NULL)
     program->console.line_end = "\n";
   program->kept = -1;
+  program->contrast = PROGRAM_CONTRAST;
   program->quotes = -1;
   g_mutex_init (&program->console.lock);
   g_option_context_set_summary (context, summary);
@@ -160,6 +163,8 @@ program_parse (
     program->prefill = g_strdup ("sparse");
   if (!g_str_equal (program->prefill, "sparse") && !g_str_equal (program->prefill, "dense"))
     return program_refuse (program, "--prefill must be sparse or dense");
+  if (!(program->contrast >= 0 && program->contrast <= 10))
+    return program_refuse (program, "--contrast must be 0 to 10");
   return take_files (program, files) && take_question (program, limited);
 }
 
@@ -343,8 +348,8 @@ keep_input (Program *program)
   return NULL;
 }
 
-/* Gives @value to the elements of ours that have such a property, which is text or has names for
- * its values, and whose type's name begins with @type. */
+/* Gives @value, as text, to the elements of ours that have such a property, and whose type's name
+ * begins with @type. */
 static void
 set_in_all (Program *program, const char *type, const char *property, const char *value)
 {
@@ -369,6 +374,7 @@ set_in_all (Program *program, const char *type, const char *property, const char
 gboolean
 program_open (Program *program, const char *read, const char *rest)
 {
+  char contrast[G_ASCII_DTOSTR_BUF_SIZE];
   g_autofree char *description = NULL;
   g_autofree char *location = NULL;
   g_autoptr (GError) error = NULL;
@@ -389,6 +395,7 @@ program_open (Program *program, const char *read, const char *rest)
     /* What speaks does not wait, while the model is being loaded for one. */
     description = g_strconcat (program->source,
         " ! queue max-size-buffers=0 max-size-bytes=0 max-size-time=0 ! ", rest, NULL);
+  g_ascii_dtostr (contrast, sizeof contrast, program->contrast);
   program->pipeline =
       gst_parse_launch_full (description, NULL, GST_PARSE_FLAG_FATAL_ERRORS, &error);
   if (program->pipeline == NULL) {
@@ -408,6 +415,7 @@ program_open (Program *program, const char *read, const char *rest)
   if (program->model != NULL)
     set_in_all (program, "GstLychee", "model", program->model);
   set_in_all (program, "GstLycheeIndexer", "prefill", program->prefill);
+  set_in_all (program, "GstLycheeDecoder", "contrast", contrast);
   program->loop = g_main_loop_new (NULL, FALSE);
   bus = gst_element_get_bus (program->pipeline);
   gst_bus_set_sync_handler (bus, on_posted, program, NULL);
@@ -455,6 +463,7 @@ quote_for_shell (const char *name, const char *value)
 void
 program_print (Program *program, const char *without_file, const char *reader)
 {
+  char contrast[G_ASCII_DTOSTR_BUF_SIZE];
   gboolean named = program->file != NULL && !g_str_equal (program->file, "-");
   g_autofree char *location = named ? quote_for_shell ("filesrc location", program->file) : NULL;
   g_autofree char *prompt = quote_for_shell ("prompt", program->prompt);
@@ -465,10 +474,12 @@ program_print (Program *program, const char *without_file, const char *reader)
   fprintf (stderr,
       "gst-launch-1.0 -q %s ! %s \\\n"
       "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder %s %s=%d ! fdsink\n\n",
+      "    ! lycheedecoder %s %s=%d%s%s ! fdsink\n\n",
       named ? location : without_file, reader, program->prefill, prompt,
       program->quotes > 0 ? "quotes" : "max-tokens",
-      program->quotes > 0 ? program->quotes : program->max_tokens);
+      program->quotes > 0 ? program->quotes : program->max_tokens,
+      program->quotes > 0 ? "" : " contrast=",
+      program->quotes > 0 ? "" : g_ascii_dtostr (contrast, sizeof contrast, program->contrast));
 }
 
 int

@@ -12,6 +12,10 @@
 #define PROGRAM_MINUTES "Write the minutes of this meeting."
 #define PROGRAM_QUOTES 16
 
+/* How much what a model would say without the transcript counts against it (docs/benchmarks.md,
+ * "Summaries"). */
+#define PROGRAM_CONTRAST 0.5
+
 /* What the programs here do alike: their options, a pipeline over a transcript, what they say of
  * what goes wrong, Ctrl-C, and the status that they end with: 0, 1 for a failure, 2 for a wrong
  * command line, 130 when interrupted. */
@@ -34,6 +38,7 @@ typedef struct {
   /* The options */
   char *file; /* "-" is standard input */
   char *source, *prompt, *model, *prefill;
+  double contrast;
   int quotes; /* sentences that are the answer; 0: the model writes it */
   gboolean verbose;
 
