@@ -32,12 +32,13 @@ LYCHEE_API const char *lychee_finish_to_string (LycheeFinish finish);
  * @start: when it was said, in nanoseconds of stream time, or %LYCHEE_TIME_NONE
  * @end: until when, or %LYCHEE_TIME_NONE
  * @speaker: (nullable): who said it
- * @text: what was said, as the model read it: behind the name where another speaker begins
- * @weight: its share of the attention that question and answer paid to the transcript beyond what
- *   any question does; above 0, at most 1
+ * @text: what was said, as the model read it: behind the name where another speaker begins; a quote
+ *   is the sentence alone
+ * @weight: its share of the attention that question and answer paid to the transcript (a quote's:
+ * to the part that it is from) beyond what any question does; above 0, at most 1
  *
- * A chunk of the transcript that an answer rests on. It is found in the attention of the question's
- * and the answer's tokens, and never made by the model.
+ * A chunk of the transcript that an answer rests on, or a sentence that it quotes. It is found in
+ * the attention of the question's and the answer's tokens, and never made by the model.
  */
 typedef struct {
   guint64 position;

@@ -162,7 +162,7 @@ new_writer (GstLycheeDecoder *self, LycheeJob *job)
 
   GST_OBJECT_LOCK (self);
   stream = self->stream;
-  marks = self->marks;
+  marks = self->marks && lychee_question_get_quotes (ask->question) == 0; /* which have times */
   GST_OBJECT_UNLOCK (self);
   writer = lychee_answer_writer_new (ask, ask->json, stream, marks, put_buffer, job);
   /* What nobody is connected to costs nothing. The question is this job's own. */

@@ -229,7 +229,7 @@ install_output (GObjectClass *object_class)
    *
    * Whether text has the times of its evidence: `[00:12:31]`. With #lycheedecoder:stream as
    * `sentence` each stands behind the first sentence by whose end it was found, otherwise they
-   * stand at the end.
+   * stand at the end. Where #lycheedecoder:quotes are the answer, each has its time anyway.
    */
   g_object_class_install_property (object_class, PROP_MARKS,
       g_param_spec_boolean (

@@ -80,6 +80,34 @@ test_answer (void)
   test_chain_clear (&chain);
 }
 
+/* Quotes: sentences that were said, each with its time, which no marks are put to. */
+static void
+test_quotes (gconstpointer data)
+{
+  g_autofree char *description =
+      g_strdup_printf (CHAIN "quotes=4 marks=true stream=%s", (const char *) data);
+  g_auto (GStrv) lines = NULL;
+  GstMessage *message;
+  Chain chain;
+  char *text;
+  guint n;
+
+  test_chain_init (&chain, description, TEST_TEXT_CAPS);
+  read_and_ask (&chain, 0, 20);
+  text = test_chain_pull_text (&chain, &n);
+  message = test_wait_element (chain.bus, "lychee-answer");
+  test_assert_same_answer (text, test_get_string (message, "text"));
+  g_assert_cmpstr (test_get_string (message, "finish"), ==, "stop");
+  g_assert_cmpuint (test_get_uint (message, "answer-tokens"), ==, 0);
+  lines = g_strsplit (g_strchomp (text), "\n", -1);
+  g_assert_cmpuint (g_strv_length (lines), >, 1);
+  for (guint i = 0; lines[i]; i++)
+    g_assert_true (g_regex_match_simple ("^\\[00:00:[0-9]{2}\\] [^[]+$", lines[i], 0, 0));
+  gst_message_unref (message);
+  g_free (text);
+  test_chain_clear (&chain);
+}
+
 /* Stream start, caps and segment come first; the answer has the time of the transcript's end. */
 static void
 test_stream (void)
@@ -492,6 +520,9 @@ static void
 add_tests (void)
 {
   g_test_add_func ("/decoder/answer", test_answer);
+  g_test_add_data_func ("/decoder/quotes/token", "token", test_quotes);
+  g_test_add_data_func ("/decoder/quotes/sentence", "sentence", test_quotes);
+  g_test_add_data_func ("/decoder/quotes/answer", "answer", test_quotes);
   g_test_add_func ("/decoder/stream", test_stream);
   g_test_add_data_func ("/decoder/sampling/seed-1", GUINT_TO_POINTER (1), test_sampling);
   g_test_add_data_func ("/decoder/sampling/seed-2", GUINT_TO_POINTER (2), test_sampling);
