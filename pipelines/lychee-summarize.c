@@ -264,11 +264,9 @@ main (int argc, char **argv)
   };
 
   if (program_parse (&run.program,
-          "Reads a transcript (SRT, WebVTT, ASS, SBV, TTML, SAMI, JSON of recognisers, plain text; "
-          "- is\n"
-          "standard input) and writes what matters in it, in the words of those who said it, or "
-          "with\n"
-          "--prompt what a language model answers.",
+          "Reads a transcript (SRT, WebVTT, ASS, TTML, SAMI and other captions, CSV, JSON, chats,\n"
+          "plain text; - is standard input) and writes what matters in it, in the words of those\n"
+          "who said it, or with --prompt what a language model answers.",
           options, argc, argv) &&
       program_check (&run.program)) {
     program_print (&run.program, "fdsrc", "lycheetranscriptparse");
