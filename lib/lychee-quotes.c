@@ -183,19 +183,19 @@ trim (const Joined *joined, Sentence *sentence)
   }
 }
 
-/* Whether it is wide enough to be quoted. */
+/* Whether it has so many columns. */
 static gboolean
-says_much (const Joined *joined, const Sentence *sentence)
+is_wide (const Joined *joined, const Sentence *sentence, guint least)
 {
   const char *end = joined->text->str + sentence->end;
   guint width = 0;
 
-  for (const char *p = joined->text->str + sentence->begin; p < end && width < LEAST_WIDTH;
+  for (const char *p = joined->text->str + sentence->begin; p < end && width < least;
        p = g_utf8_next_char (p))
     width += g_unichar_iszerowidth (g_utf8_get_char (p)) ? 0
              : g_unichar_iswide (g_utf8_get_char (p))    ? 2
                                                          : 1;
-  return width >= LEAST_WIDTH;
+  return width >= least;
 }
 
 /* The first chunk that has something of what is behind @at. */
@@ -280,28 +280,43 @@ make_quote (const Joined *joined, const Sentence *sentence)
   return lychee_evidence_new_quote (&quote);
 }
 
+/* The sentences of at least @width columns that have a weight. (transfer full) */
+static GArray *
+list_sentences (
+    const Joined *joined, const GArray *ends, gboolean cut_begin, gboolean cut_end, guint width)
+{
+  GArray *sentences = g_array_new (FALSE, FALSE, sizeof (Sentence));
+  gsize begin = 0;
+
+  for (guint i = 0; i < ends->len; i++) {
+    gsize end = g_array_index (ends, gsize, i);
+    Sentence sentence = { begin, end, 0,
+      (cut_begin && begin == 0) || (cut_end && end == joined->text->len) };
+
+    begin = end;
+    trim (joined, &sentence);
+    if (!is_wide (joined, &sentence, width))
+      continue;
+    sentence.weight = weigh (joined, &sentence);
+    if (sentence.weight > 0)
+      g_array_append_val (sentences, sentence);
+  }
+  return sentences;
+}
+
 void
 lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, gboolean cut_begin,
     gboolean cut_end, guint n, GPtrArray *quotes)
 {
-  g_autoptr (GArray) ends = NULL, sentences = g_array_new (FALSE, FALSE, sizeof (Sentence));
+  g_autoptr (GArray) ends = NULL, sentences = NULL;
   Joined joined;
-  gsize begin = 0;
 
   join (&joined, chunks, n_chunks);
   ends = find_ends (&joined);
-  for (guint i = 0; i < ends->len; i++) {
-    gsize end = g_array_index (ends, gsize, i);
-    Sentence sentence = { begin, end, 0,
-      (cut_begin && begin == 0) || (cut_end && end == joined.text->len) };
-
-    begin = end;
-    trim (&joined, &sentence);
-    if (!says_much (&joined, &sentence))
-      continue;
-    sentence.weight = weigh (&joined, &sentence);
-    if (sentence.weight > 0)
-      g_array_append_val (sentences, sentence);
+  sentences = list_sentences (&joined, ends, cut_begin, cut_end, LEAST_WIDTH);
+  if (sentences->len == 0) {
+    g_array_unref (sentences);
+    sentences = list_sentences (&joined, ends, cut_begin, cut_end, 1);
   }
   g_array_sort (sentences, by_weight);
   g_array_set_size (sentences, MIN (n, sentences->len));

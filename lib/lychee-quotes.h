@@ -17,9 +17,9 @@ typedef struct {
  * attention, or fewer, in the order in which they were said. A sentence ends where Unicode's rules
  * end it (UAX 29), at a paragraph, and where another speaker begins; one that is very long, as in
  * speech without punctuation, also where chunks do. It has of its chunks' weights what it has of
- * their texts. What is too short to say much ("Lovely.") is not quoted. @cut_begin, @cut_end:
- * whether there is more of the first, the last sentence than is in the chunks: if so, it is taken
- * only for want of others. */
+ * their texts. What is too short to say much ("Lovely.") is quoted where there is nothing else.
+ * @cut_begin, @cut_end: whether there is more of the first, the last sentence than is in the
+ * chunks: if so, it is taken only for want of others. */
 void lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, gboolean cut_begin,
     gboolean cut_end, guint n, GPtrArray *quotes);
 

@@ -516,10 +516,18 @@ list_quotable (LycheeCache *tail, LycheeEvidenceFinder *finder, guint begin, gui
   g_autofree guint *places = lychee_cache_list_chunks (tail, n_chunks);
   g_autofree double *weights = lychee_evidence_finder_get_weights (finder);
   LycheeQuotable *chunks = g_new (LycheeQuotable, *n_chunks);
+  guint n_tokens = places[2 * *n_chunks - 1] - places[0];
+  double all = 0;
 
   for (guint i = 0; i < *n_chunks; i++)
-    chunks[i] = (LycheeQuotable){ lychee_cache_get_chunk (tail, i, NULL), places[2 * i] - begin,
-      weights[i] };
+    all += weights[i];
+  for (guint i = 0; i < *n_chunks; i++) {
+    /* A question turns to no chunk more than any does where there is but one. */
+    double weight = all > 0 ? weights[i] : (double) (places[2 * i + 1] - places[2 * i]) / n_tokens;
+
+    chunks[i] =
+        (LycheeQuotable){ lychee_cache_get_chunk (tail, i, NULL), places[2 * i] - begin, weight };
+  }
   return chunks;
 }
 

@@ -63,8 +63,10 @@ static const Case cases[] = {
   { "speakers whose names are not known",
       { { ">>", ">> The bus leaves at seven in the morning.", 1 } }, 1,
       "[00:00:00] The bus leaves at seven in the morning.\n" },
-  { "too short to say much", { { NULL, "Lovely. Right. Yes, of course. Go on, then.", 1 } }, 9,
-      "" },
+  { "too short to say much", { { NULL, "Lovely. Right. We take the train, then. Go on.", 1 } }, 9,
+      "[00:00:00] We take the train, then.\n" },
+  { "and nothing else is said", { { NULL, "Lovely. Go on, then.", 1 } }, 9,
+      "[00:00:00] Lovely.\n[00:00:00] Go on, then.\n" },
   { "a paragraph ends a sentence",
       { { NULL, "What the meeting was about\n", 0.5 },
           { NULL, "\nThe meeting was about the bees.", 0.6 } },
@@ -279,6 +281,29 @@ test_answer (void)
   }
 }
 
+/* Where there is but one chunk, no question turns to it more than any. */
+static void
+test_one (void)
+{
+  static const char *const said[] = { "My father works on that farm.", "Yes." };
+
+  for (guint i = 0; i < G_N_ELEMENTS (said); i++) {
+    g_autoptr (LycheeSession) session = lychee_session_new (model);
+    g_autoptr (LycheeQuestion) question = new_question (16);
+    g_autoptr (GError) error = NULL;
+    g_autoptr (LycheeAnswer) answer = NULL;
+    g_autofree char *line = g_strdup_printf ("[00:00:03] Ben: %s\n", said[i]);
+
+    lychee_session_append_text (session, said[i], "Ben", 3 * SECOND, 4 * SECOND, NULL, &error);
+    g_assert_no_error (error);
+    lychee_session_flush (session, NULL, &error);
+    g_assert_no_error (error);
+    answer = lychee_session_ask (session, question, NULL, NULL, NULL, &error);
+    g_assert_no_error (error);
+    g_assert_cmpstr (lychee_answer_get_text (answer), ==, line);
+  }
+}
+
 static void
 test_range (void)
 {
@@ -431,6 +456,7 @@ main (int argc, char **argv)
   g_test_add_func ("/quotes/places", test_places);
   g_test_add_func ("/quotes/random", test_random);
   g_test_add_func ("/quotes/answer", test_answer);
+  g_test_add_func ("/quotes/one", test_one);
   g_test_add_func ("/quotes/range", test_range);
   g_test_add_func ("/quotes/give-up", test_give_up);
   g_test_add_func ("/quotes/progress", test_progress);
