@@ -10,8 +10,12 @@
 #include <string.h>
 #include <unicode/ubrk.h>
 
-#define LEAST_WIDTH 20 /* columns of a sentence that is quoted: four words or so, */
-#define MOST_BYTES 400 /* and what is longer is cut where chunks begin */
+/* Letters of a sentence that is quoted, seven words or so: shorter ones take the places of those
+ * that say what was decided ("Third item, ticket prices."). */
+#define LEAST_WIDTH 34
+/* What is longer is cut where chunks begin, into pieces of at most so much. */
+#define MOST_BYTES 400
+#define PIECE_BYTES 200
 
 /* The text of the chunks in one, lines joined. */
 typedef struct {
@@ -123,13 +127,14 @@ static void
 split_long (const Joined *joined, gsize begin, gsize end, GArray *ends)
 {
   gsize last = 0;
+  gboolean is_long = end - begin > MOST_BYTES;
 
-  for (guint i = 0; i < joined->n_chunks && end - begin > MOST_BYTES; i++) {
+  for (guint i = 0; i < joined->n_chunks && is_long; i++) {
     gsize at = joined->begin[i + 1];
 
     if (at <= begin)
       continue;
-    if (at - begin > MOST_BYTES && last > begin) {
+    if (MIN (at, end) - begin > PIECE_BYTES && last > begin) {
       g_array_append_val (ends, last);
       begin = last;
     }
@@ -183,7 +188,7 @@ trim (const Joined *joined, Sentence *sentence)
   }
 }
 
-/* Whether it has so many columns. */
+/* Whether it is as long as so many letters; a wide character says as much as three. */
 static gboolean
 is_wide (const Joined *joined, const Sentence *sentence, guint least)
 {
@@ -193,7 +198,7 @@ is_wide (const Joined *joined, const Sentence *sentence, guint least)
   for (const char *p = joined->text->str + sentence->begin; p < end && width < least;
        p = g_utf8_next_char (p))
     width += g_unichar_iszerowidth (g_utf8_get_char (p)) ? 0
-             : g_unichar_iswide (g_utf8_get_char (p))    ? 2
+             : g_unichar_iswide (g_utf8_get_char (p))    ? 3
                                                          : 1;
   return width >= least;
 }
@@ -280,7 +285,7 @@ make_quote (const Joined *joined, const Sentence *sentence)
   return lychee_evidence_new_quote (&quote);
 }
 
-/* The sentences of at least @width columns that have a weight. (transfer full) */
+/* The sentences of at least @width letters that have a weight. (transfer full) */
 static GArray *
 list_sentences (
     const Joined *joined, const GArray *ends, gboolean cut_begin, gboolean cut_end, guint width)

@@ -9,7 +9,7 @@
  * for what was said, it looks. */
 #define PROGRAM_PROMPT "What did the speakers talk about, and what did they decide?"
 /* What finds sums, dates and motions where sentences are quoted (docs/benchmarks.md). */
-#define PROGRAM_MINUTES "Write the minutes of this meeting."
+#define PROGRAM_MINUTES "Write the minutes of this meeting: what was decided?"
 #define PROGRAM_QUOTES 16
 
 /* How much what a model would say without the transcript counts against it (docs/benchmarks.md,
