@@ -57,18 +57,17 @@ append_text (Joined *joined, const char *text)
   for (const char *p = text; *p; p = g_utf8_next_char (p)) {
     gunichar c = g_utf8_get_char (p);
 
-    if (lychee_text_is_newline (c))
-      joined->newlines++;
-    else if (!lychee_text_is_space (c))
-      joined->newlines = 0;
-    if (lychee_text_is_newline (c) && joined->newlines == 2)
+    if (!lychee_text_is_newline (c)) {
+      if (!lychee_text_is_space (c))
+        joined->newlines = 0;
+      g_string_append_len (joined->text, p, g_utf8_next_char (p) - p);
+      continue;
+    }
+    if (++joined->newlines == 2)
       g_array_append_val (joined->ends, joined->text->len);
     /* As many bytes as before: places in a chunk's text stay what they are. */
-    if (lychee_text_is_newline (c))
-      for (const char *q = p; q < g_utf8_next_char (p); q++)
-        g_string_append_c (joined->text, ' ');
-    else
-      g_string_append_len (joined->text, p, g_utf8_next_char (p) - p);
+    for (const char *q = p; q < g_utf8_next_char (p); q++)
+      g_string_append_c (joined->text, ' ');
   }
 }
 
@@ -332,15 +331,23 @@ lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, gboolean cut
 }
 
 char *
+lychee_time_format (guint64 time)
+{
+  guint64 seconds = time / G_GUINT64_CONSTANT (1000000000);
+
+  return g_strdup_printf ("%02u:%02u:%02u", (guint) (seconds / 3600), (guint) (seconds / 60 % 60),
+      (guint) (seconds % 60));
+}
+
+char *
 lychee_quote_to_line (const LycheeEvidence *quote)
 {
   GString *line = g_string_new (NULL);
 
   if (quote->start != LYCHEE_TIME_NONE) {
-    guint64 seconds = quote->start / G_GUINT64_CONSTANT (1000000000);
+    g_autofree char *time = lychee_time_format (quote->start);
 
-    g_string_append_printf (line, "[%02u:%02u:%02u] ", (guint) (seconds / 3600),
-        (guint) (seconds / 60 % 60), (guint) (seconds % 60));
+    g_string_append_printf (line, "[%s] ", time);
   }
   if (quote->speaker && *quote->speaker && !g_str_equal (quote->speaker, ">>"))
     g_string_append_printf (line, "%s: ", quote->speaker);

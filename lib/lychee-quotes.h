@@ -23,6 +23,8 @@ typedef struct {
 void lychee_quotes_choose (const LycheeQuotable *chunks, guint n_chunks, gboolean cut_begin,
     gboolean cut_end, guint n, GPtrArray *quotes);
 
+/* "00:12:31" of nanoseconds. (transfer full) */
+char *lychee_time_format (guint64 time);
 /* "[00:12:31] Ann: We take the train.\n", without what is not known. (transfer full) */
 char *lychee_quote_to_line (const LycheeEvidence *quote);
 

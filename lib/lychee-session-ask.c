@@ -344,15 +344,6 @@ is_in_range (const LycheeChunk *chunk, guint64 from, guint64 to)
          (to == LYCHEE_TIME_NONE || chunk->pts < to);
 }
 
-static char *
-format_time (guint64 time)
-{
-  guint64 seconds = time / G_GUINT64_CONSTANT (1000000000);
-
-  return g_strdup_printf ("%02u:%02u:%02u", (guint) (seconds / 3600), (guint) (seconds / 60 % 60),
-      (guint) (seconds % 60));
-}
-
 /* Cuts the fork down to the transcript's tokens @begin .. @end - 1; @begin 0: from the first on. */
 static gboolean
 cut_to_tokens (Asking *a, guint begin, guint end, GError **error)
@@ -398,8 +389,9 @@ cut_to_range (Asking *a, LycheeQuestion *question, GError **error)
   }
   if (end == 0) {
     g_autofree char *since =
-        from != LYCHEE_TIME_NONE ? format_time (from) : g_strdup ("the beginning");
-    g_autofree char *until = to != LYCHEE_TIME_NONE ? format_time (to) : g_strdup ("the end");
+        from != LYCHEE_TIME_NONE ? lychee_time_format (from) : g_strdup ("the beginning");
+    g_autofree char *until =
+        to != LYCHEE_TIME_NONE ? lychee_time_format (to) : g_strdup ("the end");
 
     g_set_error (error, LYCHEE_SESSION_ERROR, LYCHEE_SESSION_ERROR_EMPTY,
         "There is nothing to answer from: nothing was said from %s to %s", since, until);

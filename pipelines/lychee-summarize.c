@@ -156,6 +156,7 @@ print_figures (Run *run)
   double to_first = 0;
   double seconds = 0;
   gboolean truncated = FALSE;
+  g_autofree char *answered = NULL;
   const char *finish = gst_structure_get_string (run->answer, "finish");
 
   gst_structure_get (run->answer, "transcript-tokens", G_TYPE_UINT, &transcript_tokens,
@@ -166,21 +167,15 @@ print_figures (Run *run)
         "the transcript is longer than the model's context: the answer knows its first %u tokens",
         transcript_tokens);
   }
-  if (run->program.quotes > 0) {
-    console_say (&run->program.console, "\n",
-        "%u tokens read in %.1f s (%.0f tokens/s); first quote after %.2f s, all after %.2f s",
-        run->read_tokens > 0 ? run->read_tokens : transcript_tokens, run->read_seconds,
-        run->read_rate, to_first, seconds);
-    return;
-  }
-  /* The first token's time is the question's; the rate is that of the others. */
-  console_say (&run->program.console, "\n",
-      "%u tokens read in %.1f s (%.0f tokens/s); first word after %.2f s; %u tokens of answer%s, "
-      "%.0f tokens/s",
+  if (run->program.quotes > 0)
+    answered = g_strdup_printf ("first quote after %.2f s, all after %.2f s", to_first, seconds);
+  else /* The first token's time is the question's; the rate is that of the others. */
+    answered = g_strdup_printf ("first word after %.2f s; %u tokens of answer%s, %.0f tokens/s",
+        to_first, answer_tokens, g_strcmp0 (finish, "length") == 0 ? " (cut at max-tokens)" : "",
+        answer_tokens > 1 && seconds > to_first ? (answer_tokens - 1) / (seconds - to_first) : 0.0);
+  console_say (&run->program.console, "\n", "%u tokens read in %.1f s (%.0f tokens/s); %s",
       run->read_tokens > 0 ? run->read_tokens : transcript_tokens, run->read_seconds,
-      run->read_rate, to_first, answer_tokens,
-      g_strcmp0 (finish, "length") == 0 ? " (cut at max-tokens)" : "",
-      answer_tokens > 1 && seconds > to_first ? (answer_tokens - 1) / (seconds - to_first) : 0.0);
+      run->read_rate, answered);
 }
 
 /* fdsink writes from the beginning of a file that standard output was sent to, over what others

@@ -104,7 +104,9 @@ program_parse (
   };
   const GOptionEntry quoting[] = {
     { "quotes", 'q', 0, G_OPTION_ARG_INT, &program->quotes,
-        "Quote so many sentences (16; to a question of your own, none)", "N" },
+        "Quote so many sentences (" G_STRINGIFY (
+            PROGRAM_QUOTES) "; to a question of your own, none)",
+        "N" },
     { NULL },
   };
   const GOptionEntry limit[] = {
@@ -122,7 +124,9 @@ program_parse (
     { "prefill", 0, 0, G_OPTION_ARG_STRING, &program->prefill,
         "How to read the transcript: sparse (default) or dense", "MODE" },
     { "contrast", 0, 0, G_OPTION_ARG_DOUBLE, &program->contrast,
-        "How closely answers keep to it, 0 to 10 (0.5; 0: twice as fast)", "X" },
+        "How closely answers keep to it, 0 to 10 (" G_STRINGIFY (
+            PROGRAM_CONTRAST) "; 0: twice as fast)",
+        "X" },
     { "verbose", 'v', 0, G_OPTION_ARG_NONE, &program->verbose, "Say more about errors", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &only_version, "Say which version this is", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL,
@@ -468,18 +472,18 @@ program_print (Program *program, const char *without_file, const char *reader)
   g_autofree char *location = named ? quote_for_shell ("filesrc location", program->file) : NULL;
   g_autofree char *prompt = quote_for_shell ("prompt", program->prompt);
   g_autofree char *model = program->model != NULL ? g_shell_quote (program->model) : NULL;
+  g_autofree char *how = program->quotes > 0
+                             ? g_strdup_printf ("quotes=%d", program->quotes)
+                             : g_strdup_printf ("max-tokens=%d contrast=%s", program->max_tokens,
+                                   g_ascii_dtostr (contrast, sizeof contrast, program->contrast));
 
   if (model != NULL)
     fprintf (stderr, "export LYCHEE_MODEL=%s\n", model);
   fprintf (stderr,
       "gst-launch-1.0 -q %s ! %s \\\n"
       "    ! lycheetokenizer ! lycheechunker ! lycheeindexer prefill=%s \\\n"
-      "    ! lycheedecoder %s %s=%d%s%s ! fdsink\n\n",
-      named ? location : without_file, reader, program->prefill, prompt,
-      program->quotes > 0 ? "quotes" : "max-tokens",
-      program->quotes > 0 ? program->quotes : program->max_tokens,
-      program->quotes > 0 ? "" : " contrast=",
-      program->quotes > 0 ? "" : g_ascii_dtostr (contrast, sizeof contrast, program->contrast));
+      "    ! lycheedecoder %s %s ! fdsink\n\n",
+      named ? location : without_file, reader, program->prefill, prompt, how);
 }
 
 int

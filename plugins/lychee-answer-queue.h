@@ -47,10 +47,11 @@ void lychee_answer_queue_set_max_workers (LycheeAnswerQueue *queue, guint n);
 
 /* Behind all that was asked before. Takes @event. FLUSHING where nothing is taken. */
 GstFlowReturn lychee_answer_queue_push_event (LycheeAnswerQueue *queue, GstEvent *event);
+/* As @until: as long as nothing else ends it. */
+#define LYCHEE_ANSWER_FOR_EVER G_MAXINT64
 /* FALSE where nothing is taken. @interleave: its pieces may go between those of other answers.
  * @until (monotonic): its answer does not begin before that, or lychee_answer_queue_release().
  * Takes a reference of @ask. */
-#define LYCHEE_ANSWER_FOR_EVER G_MAXINT64
 gboolean lychee_answer_queue_ask (
     LycheeAnswerQueue *queue, LycheeAsk *ask, gboolean interleave, gint64 until);
 /* Lets the answers begin that wait for @drain, 0: for any, after @renew (nullable) for each of

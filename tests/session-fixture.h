@@ -2,10 +2,29 @@
 #pragma once
 
 #include "lychee-session-cache.h"
+#include "tiny-model.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 /* What the tests of sessions do alike. */
+
+/* A model of random weights, whose file is gone. (transfer full) */
+static inline LycheeModel *
+load_tiny_model (const LycheeTinyModel *tiny)
+{
+  g_autoptr (GError) error = NULL;
+  g_autofree char *dir = g_dir_make_tmp ("lychee-test-XXXXXX", &error), *path = NULL;
+  LycheeModel *model;
+
+  g_assert_no_error (error);
+  path = lychee_tiny_model_write (tiny, dir, "model.gguf");
+  model = lychee_model_new_from_file (path, &error);
+  g_assert_no_error (error);
+  g_unlink (path);
+  g_rmdir (dir);
+  return model;
+}
 
 /* Chunk @number, of @n tokens, is said in second @number. */
 static inline LycheeChunk *

@@ -5,9 +5,7 @@
 #include "lychee-contrast.h"
 #include "lychee-question-private.h"
 #include "session-fixture.h"
-#include "tiny-model.h"
 
-#include <glib/gstdio.h>
 #include <math.h>
 
 static LycheeModel *model;
@@ -209,17 +207,10 @@ int
 main (int argc, char **argv)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
-  g_autoptr (GError) error = NULL;
-  g_autofree char *dir = g_dir_make_tmp ("lychee-contrast-XXXXXX", &error), *path = NULL;
   int result;
 
   g_test_init (&argc, &argv, NULL);
-  g_assert_no_error (error);
-  path = lychee_tiny_model_write (&tiny, dir, "model.gguf");
-  model = lychee_model_new_from_file (path, &error);
-  g_assert_no_error (error);
-  g_unlink (path);
-  g_rmdir (dir);
+  model = load_tiny_model (&tiny);
   g_test_add_func ("/contrast/formula", test_formula);
   g_test_add_func ("/contrast/odd", test_odd);
   g_test_add_func ("/contrast/answer", test_answer);

@@ -314,6 +314,16 @@ test_assert_error (GstMessage *message, GQuark domain, int code, const char *par
   gst_message_unref (message);
 }
 
+void
+test_append_handoff (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data)
+{
+  GstMapInfo map;
+
+  g_assert_true (gst_buffer_map (buffer, &map, GST_MAP_READ));
+  g_string_append_len (user_data, (const char *) map.data, map.size);
+  gst_buffer_unmap (buffer, &map);
+}
+
 gboolean
 test_chain_wait_eos (Chain *chain)
 {

@@ -73,6 +73,8 @@ GstMessage *test_chain_wait_answer (Chain *chain, const char *id, const char *fi
 /* Pulls buffers until end of stream and returns their text. (transfer full) */
 char *test_chain_pull_text (Chain *chain, guint *n_buffers);
 gboolean test_chain_wait_eos (Chain *chain);
+/* For the signal "handoff" of a sink: puts its buffers' text together, in a GString. */
+void test_append_handoff (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data);
 /* What went downstream is what was told of it. */
 void test_assert_same_answer (const char *streamed, const char *told);
 

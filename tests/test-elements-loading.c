@@ -195,16 +195,6 @@ test_flush (void)
   stop (&talk);
 }
 
-static void
-on_handoff (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data)
-{
-  GstMapInfo map;
-
-  g_assert_true (gst_buffer_map (buffer, &map, GST_MAP_READ));
-  g_string_append_len (user_data, (const char *) map.data, map.size);
-  gst_buffer_unmap (buffer, &map);
-}
-
 /* What is asked meanwhile is answered from what is said then. */
 static void
 test_ask (gconstpointer data)
@@ -221,7 +211,7 @@ test_ask (gconstpointer data)
 
     begin (&talk, is_live ? LIVE_SOURCE : FILE_SOURCE, "", "! application/x-json ");
     sink = gst_bin_get_by_name (GST_BIN (talk.pipeline), "s");
-    g_signal_connect (sink, "handoff", G_CALLBACK (on_handoff), said);
+    g_signal_connect (sink, "handoff", G_CALLBACK (test_append_handoff), said);
     gst_object_unref (sink);
     if (is_live) /* too few words for a chunk: it is closed for the question */
       say (&talk, "The code of the door is", 0);

@@ -153,21 +153,11 @@ note_all (GstElement *pipeline, Outcome *outcome)
 }
 
 static void
-on_handoff (GstElement *sink, GstBuffer *buffer, GstPad *pad, gpointer user_data)
-{
-  GstMapInfo map;
-
-  g_assert_true (gst_buffer_map (buffer, &map, GST_MAP_READ));
-  g_string_append_len (user_data, (const char *) map.data, map.size);
-  gst_buffer_unmap (buffer, &map);
-}
-
-static void
 collect (GstElement *pipeline, GString *text)
 {
   GstElement *sink = gst_bin_get_by_name (GST_BIN (pipeline), "s");
 
-  g_signal_connect (sink, "handoff", G_CALLBACK (on_handoff), text);
+  g_signal_connect (sink, "handoff", G_CALLBACK (test_append_handoff), text);
   gst_object_unref (sink);
 }
 
@@ -299,7 +289,7 @@ test_two_decoders (void)
 
   set_model (pipeline, "i", test_model ());
   collect (pipeline, text);
-  g_signal_connect (sink, "handoff", G_CALLBACK (on_handoff), other);
+  g_signal_connect (sink, "handoff", G_CALLBACK (test_append_handoff), other);
   gst_object_unref (sink);
   play (pipeline);
   run (pipeline, &outcome);

@@ -5,10 +5,6 @@
 #include "lychee-chunk-private.h"
 #include "lychee-quotes.h"
 #include "session-fixture.h"
-#include "tiny-model.h"
-
-#include <glib/gstdio.h>
-#include <math.h>
 
 #define SECOND G_GUINT64_CONSTANT (1000000000)
 
@@ -441,18 +437,11 @@ int
 main (int argc, char **argv)
 {
   LycheeTinyModel tiny = LYCHEE_TINY_MODEL_INIT;
-  g_autoptr (GError) error = NULL;
-  g_autofree char *dir = g_dir_make_tmp ("lychee-quotes-XXXXXX", &error), *path = NULL;
   int result;
 
   g_test_init (&argc, &argv, NULL);
-  g_assert_no_error (error);
   tiny.n_context = 4096;
-  path = lychee_tiny_model_write (&tiny, dir, "model.gguf");
-  model = lychee_model_new_from_file (path, &error);
-  g_assert_no_error (error);
-  g_unlink (path);
-  g_rmdir (dir);
+  model = load_tiny_model (&tiny);
   g_test_add_func ("/quotes/choose", test_choose);
   g_test_add_func ("/quotes/places", test_places);
   g_test_add_func ("/quotes/random", test_random);
