@@ -370,21 +370,6 @@ test_choosing (void)
   }
 }
 
-static guint
-find_largest (const float *x, guint n, float *gap)
-{
-  guint best = 0;
-
-  for (guint i = 1; i < n; i++)
-    if (x[i] > x[best])
-      best = i;
-  *gap = G_MAXFLOAT;
-  for (guint i = 0; i < n; i++)
-    if (i != best)
-      *gap = MIN (*gap, x[best] - x[i]);
-  return best;
-}
-
 /* Greedy generation chooses the same tokens, but where two are as good as equal. */
 static void
 test_generation (gconstpointer data)
@@ -425,45 +410,7 @@ test_generation (gconstpointer data)
   }
 }
 
-#define N_TOGETHER 3
 #define N_STEPS 14
-
-typedef struct {
-  LycheeModel *model;
-  LycheeCache *cache;
-  const LycheeAttentionOptions *options;
-  const gint32 *ids;
-  gint32 chosen[N_STEPS], wanted[N_STEPS];
-  float gap[N_STEPS];
-  LycheeBackend *backend;
-} Decoding;
-
-/* Decodes in a thread of its own: after two tokens, of which the first may have brought an index up
- * to date on its own, not before the others are there, who then wait for this one. */
-static gpointer
-decode (gpointer data)
-{
-  Decoding *d = data;
-  g_autoptr (LycheeSampler) sampler =
-      g_object_new (LYCHEE_TYPE_SAMPLER, "temperature", 0.0, "repetition-penalty", 1.0, NULL);
-  LycheeWorker *worker = new_worker (LYCHEE_BACKEND_CUDA, d->model);
-
-  lychee_worker_set_options (worker, d->options);
-  for (guint i = 0; i < N_STEPS; i++) {
-    g_autoptr (GError) error = NULL;
-
-    lychee_worker_run_choosing (
-        worker, d->cache, d->ids + i, 1, sampler, &d->chosen[i], NULL, &error);
-    g_assert_no_error (error);
-    for (guint n = 0; i == 1 && n < N_TOGETHER; g_usleep (100)) {
-      guint64 n_shared;
-
-      lychee_backend_get_sharing (d->backend, &n, &n_shared);
-    }
-  }
-  lychee_worker_free (worker);
-  return NULL;
-}
 
 /* Sequences that are decoded at the same time share passes, and each gets what it gets alone. */
 static void
@@ -475,8 +422,7 @@ test_together (gconstpointer sparse)
   LycheeAttentionOptions options = { .sparse = sparse != NULL, .budget = 128, .rest = TRUE };
   Side reader;
   Decoding all[N_TOGETHER] = { { NULL } };
-  GThread *threads[N_TOGETHER];
-  guint n_vocab, n_compared = 0, n_decoding;
+  guint n_vocab, n_compared, n_decoding;
   guint64 n_shared;
   gint32 ids[600];
 
@@ -495,6 +441,7 @@ test_together (gconstpointer sparse)
       .cache = lychee_cache_fork (reader.cache, NULL),
       .options = &options,
       .ids = ids + 400 + 30 * i,
+      .n_steps = N_STEPS,
       .backend = backend };
     alone.cache = lychee_cache_fork (reader.cache, NULL);
     lychee_worker_set_options (alone.worker, &options);
@@ -508,16 +455,9 @@ test_together (gconstpointer sparse)
   lychee_backend_get_sharing (backend, &n_decoding, &n_shared);
   g_assert_cmpuint (n_decoding, ==, 0);
   g_assert_cmpuint (n_shared, ==, 0);
-  for (guint i = 0; i < N_TOGETHER; i++)
-    threads[i] = g_thread_new ("decoding", decode, &all[i]);
+  n_compared = decode_together (all, 0.02);
   for (guint i = 0; i < N_TOGETHER; i++) {
-    g_thread_join (threads[i]);
     g_assert_cmpuint (lychee_cache_get_length (all[i].cache), ==, 130 * (i + 1) + N_STEPS);
-    for (guint step = 0; step < N_STEPS; step++)
-      if (all[i].gap[step] > 0.02) { /* else two are as good as equal */
-        g_assert_cmpint (all[i].chosen[step], ==, all[i].wanted[step]);
-        n_compared++;
-      }
     g_object_unref (all[i].cache);
   }
   lychee_backend_get_sharing (backend, &n_decoding, &n_shared);

@@ -168,47 +168,7 @@ test_over (gconstpointer data)
   side_clear (&cuda);
 }
 
-#define N_TOGETHER 3
 #define N_STEPS 8
-
-/* One of several sequences that are decoded at the same time. */
-typedef struct {
-  const Case *c;
-  LycheeModel *model;
-  LycheeBackend *backend;
-  LycheeCache *cache; /* of the device's own */
-  guint budget;
-  const gint32 *ids;
-  gint32 chosen[N_STEPS], wanted[N_STEPS];
-  float gap[N_STEPS]; /* to the next best */
-} Decoding;
-
-/* In a thread of its own. Not before the others are there, who then wait for each other. */
-static gpointer
-decode (gpointer data)
-{
-  Decoding *d = data;
-  LycheeAttentionOptions options = { .sparse = TRUE, .budget = d->budget, .rest = TRUE };
-  g_autoptr (LycheeSampler) sampler =
-      g_object_new (LYCHEE_TYPE_SAMPLER, "temperature", 0.0, "repetition-penalty", 1.0, NULL);
-  LycheeWorker *worker = new_worker (LYCHEE_BACKEND_CUDA, d->model);
-
-  lychee_worker_set_options (worker, &options);
-  for (guint i = 0; i < N_STEPS; i++) {
-    g_autoptr (GError) error = NULL;
-
-    lychee_worker_run_choosing (
-        worker, d->cache, d->ids + i, 1, sampler, &d->chosen[i], NULL, &error);
-    g_assert_no_error (error);
-    for (guint n = 0; i == 1 && n < N_TOGETHER; g_usleep (100)) {
-      guint64 n_shared;
-
-      lychee_backend_get_sharing (d->backend, &n, &n_shared);
-    }
-  }
-  lychee_worker_free (worker);
-  return NULL;
-}
 
 /* Several sequences, of which each is at another place, in one pass: @budget that of all rows, or
  * less. The processor reads their beginnings, and computes each one alone. */
@@ -219,9 +179,9 @@ check_together (const Case *c, guint budget, double close)
   static const guint begins[N_TOGETHER] = { RANGE + 21, RANGE + 85, 2 * RANGE + 37 };
   g_autoptr (LycheeModel) model = NULL;
   g_autoptr (LycheeBackend) backend = NULL;
+  LycheeAttentionOptions options = { .sparse = TRUE, .budget = budget, .rest = TRUE };
   Decoding all[N_TOGETHER] = { { NULL } };
-  GThread *threads[N_TOGETHER];
-  guint n_vocab, n_compared = 0, n_decoding;
+  guint n_vocab, n_compared, n_decoding;
   guint64 n_shared;
   Side reader;
   gint32 ids[2 * RANGE + 40 + N_STEPS];
@@ -241,35 +201,23 @@ check_together (const Case *c, guint budget, double close)
       run (&reader, ids + at, n, LYCHEE_OUTPUT_NONE);
     }
     g_assert_true (lychee_cache_is_bare (reader.cache));
-    all[i] = (Decoding){ c, model, backend, lychee_cache_fork (reader.cache, NULL), budget,
-      ids + begins[i] - RANGE };
+    all[i] = (Decoding){ .model = model,
+      .backend = backend,
+      .cache = lychee_cache_fork (reader.cache, NULL),
+      .options = &options,
+      .ids = ids + begins[i] - RANGE,
+      .n_steps = N_STEPS };
     g_object_unref (alone.cache);
     alone.cache = lychee_cache_fork (reader.cache, NULL);
     for (guint step = 0; step < N_STEPS; step++) {
-      const float *logits;
-
       run (&alone, all[i].ids + step, 1, LYCHEE_OUTPUT_LAST);
-      logits = alone.logits;
-      all[i].gap[step] = G_MAXFLOAT;
-      for (guint j = 1; j < n_vocab; j++)
-        if (logits[j] > logits[all[i].wanted[step]])
-          all[i].wanted[step] = j;
-      for (guint j = 0; j < n_vocab; j++)
-        if ((gint32) j != all[i].wanted[step])
-          all[i].gap[step] = MIN (all[i].gap[step], logits[all[i].wanted[step]] - logits[j]);
+      all[i].wanted[step] = find_largest (alone.logits, n_vocab, &all[i].gap[step]);
     }
     side_clear (&alone);
   }
-  for (guint i = 0; i < N_TOGETHER; i++)
-    threads[i] = g_thread_new ("decoding", decode, &all[i]);
+  n_compared = decode_together (all, close);
   for (guint i = 0; i < N_TOGETHER; i++) {
-    g_thread_join (threads[i]);
     g_assert_cmpuint (lychee_cache_get_length (all[i].cache), ==, begins[i] + N_STEPS);
-    for (guint step = 0; step < N_STEPS; step++)
-      if (all[i].gap[step] > close) { /* else two are as good as equal */
-        g_assert_cmpint (all[i].chosen[step], ==, all[i].wanted[step]);
-        n_compared++;
-      }
     g_object_unref (all[i].cache);
   }
   lychee_backend_get_sharing (backend, &n_decoding, &n_shared);
